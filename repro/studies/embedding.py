@@ -15,11 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 
 from joao.config.recipe import make_recipe
-from joao.data import Dataset
 from joao.encoders.base import LayeredEncoder
 from joao.encoders.layers import Readout
 from joao.evaluation.tables import markdown, with_interval
@@ -33,8 +31,6 @@ PRESENT, READOUTS = "sum", ("log(sum+mean+max+input)", "sum+mean+max+input", "lo
 FEATURES = ("with_degree", "random_walks", "two_encoders")
 # Readouts of the second round, with the seeds SEEDS to 2 * SEEDS - 1.
 SECOND_ROUND = {"present": (PRESENT,), "random_walks": (READOUTS[0], READOUTS[2])}
-MOST_DEGREES = 64  # as the rule `degree`
-WALKS = range(2, 10)
 Embeddings = dict[str, NDArray[np.float32]]
 
 
@@ -71,8 +67,7 @@ def compute(cell: Cell, root: Path | None, device: str) -> dict[str, Any]:
     if is_second or cell.training in FEATURES:
         places.pop("constant", None)
     if cell.training in FEATURES:
-        changed = {"with_degree": lambda graphs: (graphs, "with_degree"), "random_walks": _with_walks}[cell.training]
-        places = {place: changed(graphs) for place, (graphs, _) in places.items()}
+        places = {place: (graphs, cell.training) for place, (graphs, _) in places.items()}
     readouts: Sequence[str] = (PRESENT, *READOUTS) if cell.training == "present" else (PRESENT, READOUTS[0])
     if is_second:
         readouts = SECOND_ROUND[cell.training]
@@ -106,55 +101,6 @@ def compute(cell: Cell, root: Path | None, device: str) -> dict[str, Any]:
         for place, each in found.items()
     }
     return {"accuracies": scores, "seconds of pre-training": seconds, "made with": made_with(trained)}
-
-
-def _with_walks(graphs: Dataset) -> tuple[Dataset, str]:
-    """The data set with return probabilities of random walks as attributes beside its own features."""
-    walks = return_probabilities(graphs)
-    if graphs.node_labels is None and graphs.node_attributes is None:
-        degrees = np.eye(MOST_DEGREES + 1, dtype=np.float32)[np.minimum(graphs.degrees, MOST_DEGREES)]
-        return replace(graphs, node_attributes=np.concatenate([degrees, walks], axis=1)), "attributes"
-    own = [] if graphs.node_attributes is None else [graphs.node_attributes.astype(np.float32)]
-    return replace(graphs, node_attributes=np.concatenate([*own, walks], axis=1)), "labels_and_attributes"
-
-
-def return_probabilities(graphs: Dataset, most_entries: int = 1 << 20) -> NDArray[np.float32]:
-    """Probability that a random walk of 2 to 9 steps ends where it began, ``(N, 8)``.
-
-    Graphs of similar size share a block-diagonal matrix P, and column j of a block starts at node j of each graph.
-    """
-    nodes, edges = np.diff(graphs.first_node), np.diff(graphs.first_edge)
-    found = np.zeros((graphs.num_nodes, len(WALKS)), dtype=np.float32)
-    order = np.argsort(nodes, kind="stable")
-    first = 0
-    while first < len(order):
-        # As many graphs as fit into a block, but at least one.
-        padded = nodes[order[first:]] * np.arange(1, len(order) - first + 1)
-        chosen = order[first : first + max(1, int(np.searchsorted(padded * nodes[order[first:]], most_entries)))]
-        first += len(chosen)
-        rows = _ranges(graphs.first_node[chosen], nodes[chosen])
-        places = _ranges(graphs.first_edge[chosen], edges[chosen])
-        new = np.cumsum(nodes[chosen]) - nodes[chosen]
-        ends = [each[places] + np.repeat(new, edges[chosen]) for each in (graphs.source, graphs.target)]
-        weights = 1 / np.bincount(ends[0], minlength=len(rows))[ends[0]]
-        step = scipy.sparse.csr_array((weights.astype(np.float32), ends), shape=(len(rows), len(rows)))
-        inside = np.arange(len(rows)) - np.repeat(new, nodes[chosen])
-        width = max(1, most_entries // max(1, len(rows)))
-        for start in range(0, int(nodes[chosen].max(initial=0)), width):
-            at = np.flatnonzero((start <= inside) & (inside < start + width))
-            power = np.zeros((len(rows), inside[at].max() - start + 1), dtype=np.float32)
-            power[at, inside[at] - start] = 1
-            power = step @ power
-            for column in range(len(WALKS)):
-                power = step @ power
-                found[rows[at], column] = power[at, inside[at] - start]
-    return found
-
-
-def _ranges(starts: NDArray[np.integer], lengths: NDArray[np.integer]) -> NDArray[np.int64]:
-    """``starts[0], starts[0] + 1, ...``, ``lengths[0]`` numbers, then those of the next start."""
-    shifts: NDArray[np.int64] = np.repeat(starts + lengths - np.cumsum(lengths), lengths)
-    return shifts + np.arange(len(shifts))
 
 
 Scores = Mapping[tuple[str, str, str, str], NDArray[np.float64]]

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from joao.data import Features, batch_of, read
+from joao.data.features import return_probabilities
 from joao.data.validation import make_dataset
 from tests.data.refusals import refused
 
@@ -156,7 +157,54 @@ def test_number_of_columns_with_degrees_matches_the_published_code(name, max_deg
     assert columns[:, -max_degree - 2].sum(dtype=torch.float64) == len(dataset.source)  # every edge has two ends
 
 
-@pytest.mark.parametrize("rule", ["auto", "with_degree"])
+def random_graphs(sizes, seed=0):
+    """Graphs with random edges, some of them with isolated nodes, and the adjacency matrix of each."""
+    random = np.random.default_rng(seed)
+    matrices = [np.triu(random.random((size, size)) < 2 / size, 1) for size in sizes]
+    edges = [np.argwhere(matrix).T + first for matrix, first in zip(matrices, np.cumsum([0, *sizes]), strict=False)]
+    dataset = make_dataset("random", np.array(sizes), tuple(np.concatenate(edges, axis=1)), report_directed=False)
+    return dataset, [(matrix | matrix.T).astype(float) for matrix in matrices]
+
+
+@pytest.mark.parametrize("block", [1, 50, 1 << 20])
+def test_return_probabilities_equal_the_diagonal_of_matrix_powers(monkeypatch, block):
+    monkeypatch.setattr("joao.data.features._WALK_BLOCK", block)
+    dataset, matrices = random_graphs([7, 1, 12, 7, 2, 30, 1])
+    expected = []
+    for matrix in matrices:
+        transition = matrix / np.maximum(matrix.sum(1, keepdims=True), 1)
+        expected.append(np.stack([np.diag(np.linalg.matrix_power(transition, k)) for k in range(2, 10)], axis=1))
+    np.testing.assert_allclose(return_probabilities(dataset), np.concatenate(expected), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("data", "before"),
+    [
+        ({}, [[0, 0, 1], [0, 1, 0], [0, 1, 0], [0, 1, 0]]),
+        ({"node_labels": LABELS}, ONE_HOT),
+        ({"node_attributes": ATTRIBUTES}, STANDARDISED),
+    ],
+    ids=["degrees", "labels", "attributes"],
+)
+def test_standardised_walks_are_appended(data, before):
+    features = Features.from_dataset(star(**data), "random_walks", max_degree=2)
+    # From the centre a walk is back after every second step, from a leaf in one of three cases.
+    even = np.array([1, 1 / 3, 1 / 3, 1 / 3])
+    standardised = (even - even.mean()) / even.std()
+    walks = np.stack([standardised, np.zeros(4)] * 4, axis=1)
+    np.testing.assert_allclose(features.columns(star(**data)), np.concatenate([before, walks], axis=1), atol=1e-5)
+    assert features.width == len(before[0]) + 8
+
+
+def test_walks_of_equivalent_nodes_are_not_scaled_by_rounding_errors():
+    edges = np.array(networkx.circulant_graph(13, [1, 3, 4]).edges).T
+    circulant = make_dataset("circulant", np.array([13]), tuple(edges), report_directed=False)
+    walks = return_probabilities(circulant)
+    assert len(np.unique(walks[:, -1])) > 1  # thirteen equal probabilities, rounded differently
+    assert Features.from_dataset(circulant, "random_walks").columns(circulant)[:, -8:].abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("rule", ["auto", "with_degree", "random_walks"])
 def test_features_round_trip_through_json(rule):
     dataset = star(node_labels=np.array(list("abca")), node_attributes=np.arange(8.0).reshape(4, 2))
     features = Features.from_dataset(dataset, rule, max_degree=9)
@@ -206,6 +254,8 @@ LABELS, ATTRIBUTES = np.array([[7, 0], [3, 1], [7, 1], [5, 0]]), np.arange(8.0).
         ("labels_and_attributes", {"node_labels": LABELS, "node_attributes": ATTRIBUTES}),
         ("with_degree", {"node_labels": LABELS, "node_attributes": ATTRIBUTES}),
         ("with_degree", {}),
+        ("random_walks", {"node_labels": LABELS, "node_attributes": ATTRIBUTES}),
+        ("random_walks", {}),
         ("degree", {}),
         ("constant", {}),
     ],
@@ -223,6 +273,7 @@ def test_width_equals_the_number_of_columns(rule, given):
         Features("labels_and_attributes", vocabulary=((1, 2),)),
         Features("labels_and_attributes", shift=(0.0,), scale=(1.0,)),
         Features("attributes"),
+        Features("random_walks", shift=(0.0,) * 7, scale=(1.0,) * 7),
     ],
 )
 def test_rules_without_their_columns_are_rejected(features):

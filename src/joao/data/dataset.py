@@ -241,8 +241,8 @@ class Dataset:
 
     def subset(self, graphs: NDArray[np.int64]) -> Dataset:
         """Return the graphs numbered ``graphs`` ``(g,)``, in that order, as if each were one row of a source."""
-        nodes, first_node = _select_items(self.first_node, graphs)
-        edges, first_edge = _select_items(self.first_edge, graphs)
+        nodes, first_node = select_items(self.first_node, graphs)
+        edges, first_edge = select_items(self.first_edge, graphs)
         chosen: dict[str, Any] = {"first_node": first_node, "first_edge": first_edge}
         for names, rows in ((_PER_NODE, nodes), (_PER_EDGE, edges), (_PER_GRAPH, graphs)):
             chosen |= {name: array[rows] for name in names if (array := getattr(self, name)) is not None}
@@ -307,7 +307,7 @@ def check_offsets(first: NDArray[Any], length: int) -> NDArray[np.int64]:
     return first.astype(np.int64, copy=False)
 
 
-def _select_items(first: NDArray[np.int64], graphs: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def select_items(first: NDArray[np.int64], graphs: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Indices of the nodes (or edges) of ``graphs``, where graph g has items ``first[g]`` on, and their new offsets."""
     sizes = first[graphs + 1] - first[graphs]
     offsets = sizes_to_offsets(sizes)

@@ -6,27 +6,34 @@ graphs as read: augmentations do not recompute degrees.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from joao.core.errors import UserError, suggest
 from joao.core.graphs import GraphBatch, GraphStore
 from joao.core.memory import Budget
-from joao.data.dataset import Dataset
+from joao.data.dataset import ColumnFacts, Dataset, select_items
 from joao.data.shards.shards import Shards
 from joao.data.sources import read_whole
 
 MAX_DEGREE_LIMIT = 10_000
 _MAX_LOOKUP = 1 << 10
 _BATCH_GRAPHS = 128
+_WALKS = range(2, 10)
+_WALK_BLOCK = 1 << 20  # numbers
+_SMALLEST_DEVIATION = 1e-6  # of a column of walks; rounding causes less
 # Rules whose features are codes of categories, and the kind of data that they need.
 CODE_RULES = {"atoms": "molecules", "ogb_atoms": "ogb_molecules", "syntax_nodes": "syntax_trees"}
 RULE_OF_KIND = {kind: rule for rule, kind in CODE_RULES.items()}
-RULES = ("auto", "labels", "attributes", "labels_and_attributes", "degree", "constant", "with_degree", *CODE_RULES)
+_PLAIN_RULES = ("auto", "labels", "attributes", "labels_and_attributes", "degree", "constant")
+RULES = (*_PLAIN_RULES, "with_degree", "random_walks", *CODE_RULES)
 
 
 @dataclass(frozen=True)
@@ -36,7 +43,7 @@ class Features:
     Attributes:
         rule: one of :data:`RULES` except ``auto``.
         vocabulary: known values of each label column.
-        shift, scale: standardisation of each attribute column.
+        shift, scale: standardisation of each attribute column, then of each column of random walks.
         max_degree: larger degrees count as this one.
     """
 
@@ -58,7 +65,7 @@ class Features:
             raise UserError(f"{dataset.name}: features '{rule}' need {needed}, got {dataset.kind}. Use 'auto'.")
         if rule == "auto":
             rule = RULE_OF_KIND.get(dataset.kind) or _best_available(dataset)
-        columns = _best_available(dataset) if rule == "with_degree" else rule
+        columns = _best_available(dataset) if rule in ("with_degree", "random_walks") else rule
         if "labels" in columns and dataset.kind == "syntax_trees":
             raise UserError(
                 f"{dataset.name}: features '{rule}' would need one column per attribute of a program. Use 'auto' with "
@@ -76,6 +83,8 @@ class Features:
             if attributes is None:
                 raise UserError(f"{dataset.name}: features '{rule}' need node attributes. Use 'auto'.")
             scales = [column.shift_and_scale for column in attributes]
+        if rule == "random_walks":
+            scales += _scale_walks(dataset.pieces() if isinstance(dataset, Shards) else [dataset])
         return cls(rule, vocabulary, tuple(each[0] for each in scales), tuple(each[1] for each in scales), max_degree)
 
     @classmethod
@@ -104,6 +113,7 @@ class Features:
         has_columns = self.rule in RULES[1:] and all(
             values for name, values in (("labels", self.vocabulary), ("attributes", self.shift)) if name in self.rule
         )
+        has_columns = has_columns and (self.rule != "random_walks" or len(self.shift) >= len(_WALKS))
         if not (has_columns and is_number and is_scale and np.isfinite(self.shift + self.scale).all()):
             raise ValueError(f"invalid features of rule {self.rule!r}")
 
@@ -116,7 +126,17 @@ class Features:
         if self.rule in ("constant", "degree"):
             return 1 if self.rule == "constant" else degrees
         given = sum(map(len, self.vocabulary)) + len(self.shift)
+        if self.rule == "random_walks":
+            return given if self._has_own_columns else given + degrees
         return (given or 1) + 1 + degrees if self.rule == "with_degree" else given
+
+    @property
+    def _num_attributes(self) -> int:
+        return len(self.shift) - (len(_WALKS) if self.rule == "random_walks" else 0)
+
+    @property
+    def _has_own_columns(self) -> bool:
+        return bool(self.vocabulary) or self._num_attributes > 0
 
     def columns(self, dataset: Dataset) -> torch.Tensor:
         """Compute the node features ``(N, d)`` of ``dataset``; bytes if all columns are one-hot."""
@@ -136,9 +156,13 @@ class Features:
             return torch.from_numpy(dataset.node_labels)
         parts = [self._label_columns(dataset), self._attribute_columns(dataset)]
         if self.rule == "with_degree":
-            if not (self.vocabulary or self.shift):
+            if not self._has_own_columns:
                 parts.append(torch.ones(dataset.num_nodes, 1))
             parts += [torch.from_numpy(dataset.degrees)[:, None], self._degree_columns(dataset)]
+        if self.rule == "random_walks":
+            if not self._has_own_columns:
+                parts.append(self._degree_columns(dataset))
+            parts.append(self._standardise(return_probabilities(dataset), slice(-len(_WALKS), None)))
         given = [part for part in parts if part is not None]
         return given[0] if len(given) == 1 else torch.cat([part.float() for part in given], dim=1)
 
@@ -172,10 +196,55 @@ class Features:
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
     def _attribute_columns(self, dataset: Dataset) -> torch.Tensor | None:
-        if not self.shift:
+        number = self._num_attributes
+        if not number:
             return None
-        attributes = _with_columns(dataset, "node attributes", dataset.node_attributes, len(self.shift))
-        return (torch.from_numpy(attributes) - torch.tensor(self.shift)) / torch.tensor(self.scale)
+        attributes = _with_columns(dataset, "node attributes", dataset.node_attributes, number)
+        return self._standardise(attributes, slice(number))
+
+    def _standardise(self, rows: NDArray[np.floating], columns: slice) -> torch.Tensor:
+        return (torch.from_numpy(rows) - torch.tensor(self.shift[columns])) / torch.tensor(self.scale[columns])
+
+
+def return_probabilities(dataset: Dataset) -> NDArray[np.float32]:
+    r"""Probability that a random walk of 2 to 9 steps ends at the node where it started, ``(N, 8)``.
+
+    .. math:: (P^k)_{vv}, \quad P = D^{-1} A, \quad k = 2, \dots, 9
+
+    Memory is bounded; time is proportional to nodes times edges of each graph.
+    """
+    found = np.zeros((dataset.num_nodes, len(_WALKS)), dtype=np.float32)
+    order = np.argsort(np.diff(dataset.first_node), kind="stable")
+    sizes = np.diff(dataset.first_node)[order]
+    # Graphs of similar size share a block-diagonal P. As they do not interact, column j starts at node j of each graph.
+    blocks = np.stack([np.frexp(sizes)[1], np.cumsum(sizes**2) // _WALK_BLOCK])
+    for graphs in np.split(order, 1 + np.flatnonzero(np.diff(blocks).any(axis=0))):
+        nodes, first_node = select_items(dataset.first_node, graphs)
+        edges, first_edge = select_items(dataset.first_edge, graphs)
+        shift = np.repeat(first_node[:-1], np.diff(first_edge))
+        source, target = dataset.source[edges] + shift, dataset.target[edges] + shift
+        probabilities = (1 / dataset.degrees[nodes][source]).astype(np.float32)
+        step = csr_array((probabilities, (source, target)), shape=(len(nodes), len(nodes)))
+        inside = np.arange(len(nodes)) - np.repeat(first_node[:-1], np.diff(first_node))
+        width = max(1, _WALK_BLOCK // max(1, len(nodes)))
+        for start in range(0, int(inside.max(initial=-1)) + 1, width):
+            rows = np.flatnonzero((start <= inside) & (inside < start + width))
+            columns = inside[rows] - start
+            power = np.zeros((len(nodes), columns.max() + 1), dtype=np.float32)
+            power[rows, columns] = 1
+            power = step @ power
+            for number in range(len(_WALKS)):
+                power = step @ power
+                found[nodes[rows], number] = power[rows, columns]
+    return found
+
+
+def _scale_walks(pieces: Iterable[Dataset]) -> list[tuple[float, float]]:
+    """Shift and scale of each column of random walks."""
+    each = (list(map(ColumnFacts.of, return_probabilities(piece).T.astype(np.float64))) for piece in pieces)
+    facts = reduce(lambda one, other: list(map(ColumnFacts.merge, one, other)), each)
+    scales = [column.shift_and_scale for column in facts]
+    return [(shift, scale if scale > _SMALLEST_DEVIATION else 1.0) for shift, scale in scales]
 
 
 def make_store(dataset: Dataset, features: Features) -> GraphStore:
