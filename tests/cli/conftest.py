@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from joao.cli import inputs, main
-from joao.cli import output as _output
+from joao.core import progress as _progress
 from joao.data import names as _download
 from joao.evaluation import svm
 from joao.report import plots
@@ -76,7 +76,7 @@ def make_quick(patch, draws=False):
     patch.setattr(svm, "C_GRID", (0.1, 1.0))
     if not draws:
         patch.setattr(plots, "draw_policy", lambda table, drawn, title, path: path.touch())
-    patch.setattr(_output, "SECONDS_BETWEEN_LINES", math.inf)
+    patch.setattr(_progress, "SECONDS_BETWEEN_LINES", math.inf)
     patch.delenv("JOAO_DATA", raising=False)
     patch.delenv("JOAO_CACHE", raising=False)
     patch.setenv("COLUMNS", "200")

@@ -2,34 +2,35 @@
 
 import pytest
 
-from joao.cli import output as _output
 from joao.cli.output import Output
+from joao.core import progress as _progress
 
-SECONDS = _output.SECONDS_BETWEEN_LINES
+SECONDS = _progress.SECONDS_BETWEEN_LINES
 
 
 @pytest.fixture
 def clock(monkeypatch):
     """A clock that only moves when it is set."""
     now = [100.0]
-    monkeypatch.setattr(_output, "SECONDS_BETWEEN_LINES", SECONDS)
-    monkeypatch.setattr(_output.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(_progress, "SECONDS_BETWEEN_LINES", SECONDS)
+    monkeypatch.setattr(_progress.time, "monotonic", lambda: now[0])
     return now
 
 
 def ten_steps(clock, output, **options):
-    """Ten of them, two seconds each."""
+    """Ten of them, four seconds each."""
     with output.progress("scoring", 10, **options) as bar:
         for step in range(10):
-            clock[0] += 2
+            clock[0] += 4
             bar.advance(f"step {step}")
 
 
-def test_one_line_every_five_seconds(clock, capsys):
+def test_one_line_every_ten_seconds(clock, capsys):
     ten_steps(clock, Output(quiet=False))
     assert capsys.readouterr() == (
         "",
-        "joao: scoring: 3 of 10, step 2\njoao: scoring: 6 of 10, step 5\njoao: scoring: 9 of 10, step 8\n",
+        "joao: scoring: 3 of 10, 0:00:28 left, step 2\njoao: scoring: 6 of 10, 0:00:16 left, step 5\n"
+        "joao: scoring: 9 of 10, 0:00:04 left, step 8\n",
     )
 
 
@@ -42,9 +43,9 @@ def test_quick_work_prints_no_lines(clock, capsys):
 
 def test_total_set_later(clock, capsys):
     with Output(quiet=False).progress("reading", None) as bar:
-        clock[0] += 6
+        clock[0] += 11
         bar.add(1000, 4000)
-    assert capsys.readouterr().err == "joao: reading: 1000 of 4000\n"
+    assert capsys.readouterr().err == "joao: reading: 1,000 of 4,000\n"
 
 
 @pytest.mark.parametrize("options", [{"quiet": True}, {"quiet": False, "as_json": True}])
@@ -59,14 +60,15 @@ def test_lines_can_be_switched_off(clock, capsys):
 
 
 def test_progress_counts_folds(joao, labelled, monkeypatch):
-    monkeypatch.setattr(_output, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(_progress, "SECONDS_BETWEEN_LINES", 0.0)
     joao("pretrain", labelled, "--out", "run", "--epochs", 1)
     outcome = joao("evaluate", "run", "--folds", 2)
-    assert outcome.err.splitlines() == [f"joao: scoring: {fold} of 40" for fold in range(1, 41)]  # 4 scores x 5 x 2
+    lines = [line.split(", ")[0] for line in outcome.err.splitlines()]
+    assert lines == [f"joao: scoring: {fold} of 60" for fold in range(1, 61)]  # 6 scores x 5 x 2
 
 
 def test_progress_counts_epochs_of_fine_tuning(joao, labelled, monkeypatch):
-    monkeypatch.setattr(_output, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(_progress, "SECONDS_BETWEEN_LINES", 0.0)
     joao("pretrain", labelled, "--out", "run", "--epochs", 1)
     outcome = joao("finetune", "run", labelled, "--out", "tuned", "--epochs", 3)
     assert [line.split(", ")[0] for line in outcome.err.splitlines()] == [

@@ -8,10 +8,11 @@ import threading
 import pytest
 from rich.console import Console
 
-from joao.cli import training as _training
 from joao.cli.output import Output
-from joao.cli.training import TrainingView, show_live
-from joao.training.metrics import EpochMetrics
+from joao.core import progress as _progress
+from joao.core.progress import Progress
+from joao.runs.logs import TrainingView
+from joao.training.metrics import BatchMetrics, EpochMetrics
 from tests.messages import assert_mentions
 
 # node_drop at 0.1 and at 0.2, then identity: by augmentation 0.3, 0.6, 0.1 and 0.
@@ -27,7 +28,8 @@ def epoch(number, seconds=2.0, losses=TABLE):
 def clock(monkeypatch):
     """A clock that only moves when it is set."""
     now = [100.0]
-    monkeypatch.setattr(_training.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(_progress, "SECONDS_BETWEEN_LINES", 10.0)
+    monkeypatch.setattr(_progress.time, "monotonic", lambda: now[0])
     return now
 
 
@@ -39,7 +41,7 @@ def shown(view, width=100):
 
 
 def test_before_the_first_epoch(clock):
-    text = shown(TrainingView(20, "graphs", POOL))
+    text = shown(TrainingView(Progress(), 20, "graphs", POOL))
     assert "0/20" in text
     assert "-:--:--" in text
     assert "+" not in text
@@ -47,9 +49,9 @@ def test_before_the_first_epoch(clock):
 
 @pytest.mark.parametrize("width", [60, 100])
 def test_all_fields_are_shown(clock, width):
-    view = TrainingView(20, "graphs", POOL)
+    view = TrainingView(Progress(), 20, "graphs", POOL)
     for number, seconds in [(4, 2.0), (5, 50.0), (6, 3.0)]:  # a resumed run begins anywhere
-        view.update(epoch(number, seconds))
+        view.on_epoch(epoch(number, seconds))
     lines = shown(view, width).splitlines()
     assert lines[0].split()[:2] == ["epoch", "6/20"]
     assert "0:00:42" in lines[0]  # 14 more of 3 s, the median
@@ -64,8 +66,8 @@ def test_all_fields_are_shown(clock, width):
 
 
 def test_time_left_decreases_to_zero(clock):
-    view = TrainingView(20, "graphs", POOL)
-    view.update(epoch(10))
+    view = TrainingView(Progress(), 20, "graphs", POOL)
+    view.on_epoch(epoch(10))
     clock[0] += 5
     assert view.time_left() == "0:00:15"
     clock[0] += 500
@@ -73,17 +75,17 @@ def test_time_left_decreases_to_zero(clock):
 
 
 def test_pairs_are_shown_only_if_the_policy_learns(clock):
-    view = TrainingView(20, "graphs", POOL)
-    view.update(epoch(1, losses=None))
+    view = TrainingView(Progress(), 20, "graphs", POOL)
+    view.on_epoch(epoch(1, losses=None))
     assert view.top_pairs(5) == []
     assert "pairs" not in shown(view)
 
 
 def test_lines_without_a_terminal(clock, capsys):
-    with show_live(Output(quiet=False), TrainingView(5, "molecules", POOL)) as (_, on_epoch):
-        for number in range(1, 6):
-            clock[0] += 6
-            on_epoch(epoch(number, 6.0))
+    view = TrainingView(Progress(), 5, "molecules", POOL)
+    for number in range(1, 6):
+        clock[0] += 6
+        view.on_epoch(epoch(number, 6.0))
     # every ten seconds at most, and not at the end, of which the command tells itself
     lines = capsys.readouterr().err.splitlines()
     for line, done, left in zip(lines, ("2/5", "4/5"), ("0:00:18", "0:00:06"), strict=True):
@@ -93,10 +95,43 @@ def test_lines_without_a_terminal(clock, capsys):
 
 @pytest.mark.parametrize("output", [Output(quiet=True), Output(quiet=False, as_json=True)])
 def test_quiet_and_json_print_no_lines(clock, capsys, output):
-    with show_live(output, TrainingView(5, "graphs", POOL)) as (_, on_epoch):
-        clock[0] += 60
-        on_epoch(epoch(1))
+    view = TrainingView(output.shown, 5, "graphs", POOL)
+    clock[0] += 60
+    view.on_epoch(epoch(1))
     assert capsys.readouterr().err == ""
+
+
+def test_state_inside_an_epoch(clock, capsys):
+    view = TrainingView(Progress(), 5, "graphs", POOL)
+    view.on_epoch(epoch(1))
+    clock[0] += 11
+    view.on_batch(BatchMetrics(2, 1000, 4000, 2.75, 98765.4, 75.0))
+    line = capsys.readouterr().err
+    assert_mentions(line, "2/5", "1,000/4,000", "2.750", "98,765 graphs/s", "0:01:15")
+    clock[0] += 5
+    lines = shown(view).splitlines()
+    assert "0:01:10" in lines[0]
+    assert lines[0].count("━") + lines[0].count("╸") == 8  # one and a quarter of five epochs, in a bar of 30: 7.5
+    view.on_epoch(epoch(2))
+    assert "1,000/4,000" not in shown(view)
+
+
+def test_every_epoch_is_logged(clock, caplog, capsys):
+    caplog.set_level("INFO", "joao")
+    view = TrainingView(Progress(lines=False), 5, "graphs", POOL)
+    for number in range(1, 6):
+        view.on_epoch(epoch(number))
+    assert [(each.name, each.levelname) for each in caplog.records] == [("joao", "INFO")] * 5
+    assert_mentions(caplog.messages[3], "4/5", "3.250")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_logged_line_is_not_printed_again(clock, caplog, capsys):
+    Progress().line("not enabled")
+    caplog.set_level("INFO", "joao")
+    Progress().line("100 % enabled")
+    assert capsys.readouterr().err == "joao: not enabled\n"
+    assert caplog.messages == ["100 % enabled"]
 
 
 @pytest.mark.parametrize("quiet", [False, True])

@@ -15,6 +15,7 @@ from joao.data.synthetic import random_graphs
 from joao.runs import pretraining as keeping
 from joao.runs.folder import Run
 from joao.runs.pretraining import pretrain
+from joao.runs.trained import load_run
 from joao.training.pretrain import Pretraining
 from tests.messages import assert_mentions, refused
 
@@ -183,10 +184,28 @@ def test_final_weights_are_checked(tmp_path, monkeypatch):
     assert not Run.open(tmp_path / "run").info.finished
 
 
-def test_stopping_without_a_folder_does_not_suggest_resuming():
-    with refused("step 2", error=Interrupted) as raised:
-        pretrain(RECIPE, GRAPHS, device="cpu", should_stop=Countdown(3))
-    assert str(raised.value).endswith("2.")  # without a command that resumes
+@pytest.mark.parametrize("steps", [2, 4, 6])  # an epoch has four steps
+def test_stopping_without_a_folder_returns_the_encoder_of_the_checkpoint(tmp_path, steps):
+    with refused(f"step {steps}", error=Interrupted):
+        pretrain(RECIPE, GRAPHS, folder=tmp_path / "run", device="cpu", should_stop=Countdown(steps + 1))
+    saved = Run.open(tmp_path / "run").read_checkpoint()
+    trained = pretrain(RECIPE, GRAPHS, device="cpu", should_stop=Countdown(steps + 1))
+    weights = [name for name in trained.weights if name.startswith("encoder.")]
+    assert weights
+    assert all(torch.equal(trained.weights[name], saved[f"model/{name}"]) for name in weights)
+    assert trained.recipe.training.epochs == len(trained.metrics) == -(-steps // 4)
+    drawn = [sum(map(sum, epoch.drawn)) for epoch in trained.metrics]
+    assert drawn == [len(GRAPHS)] * (steps // 4) + [4 * (steps % 4)] * (steps % 4 > 0)
+    assert not trained.encoder.training
+    trained.save(tmp_path / "partial")
+    loaded = load_run(tmp_path / "partial", device="cpu")
+    assert loaded.metrics == trained.metrics
+    assert torch.equal(loaded.embed(GRAPHS), trained.embed(GRAPHS))
+
+
+def test_stopping_before_the_first_step_without_a_folder():
+    with refused("step 0", error=Interrupted):
+        pretrain(RECIPE, GRAPHS, device="cpu", should_stop=lambda: True)
 
 
 def test_several_processes_check_for_a_due_checkpoint_every_16_steps(monkeypatch):

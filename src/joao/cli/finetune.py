@@ -15,7 +15,6 @@ from joao.core.errors import Interrupted
 if TYPE_CHECKING:
     from joao.data import Dataset
     from joao.runs.finetuning import FinetunedModel
-    from joao.training.metrics import FitEpoch
 
 TASKS_SHOWN = 5
 
@@ -93,11 +92,6 @@ def finetune(
         output.notice(f"{run}: was fine-tuned on these labels before, including those of the validation graphs.")
     inputs.warn_unknown_labels(trained.info.features, dataset, output)
     with claim_folder(out), output.progress("fine-tuning", epochs) as bar:
-
-        def on_epoch(epoch: FitEpoch) -> None:
-            score = epoch.validation_loss if epoch.validation_score is None else epoch.validation_score
-            bar.advance(f"loss {epoch.loss:.3f}, validation {score or 0:.3f}")
-
         try:
             finetuned = finetune(
                 trained,
@@ -112,7 +106,7 @@ def finetune(
                 device=device,
                 precision=precision,
                 fast=fast,
-                on_epoch=on_epoch,
+                on_epoch=lambda epoch: bar.advance(str(epoch)),
                 on_notice=output.notice,
             )
         except KeyboardInterrupt:

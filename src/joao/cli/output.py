@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,13 +14,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from joao.core.errors import UserError, escape_control
+from joao.core.errors import quantity as quantity
+from joao.core.progress import Bar, Progress
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
-
     from joao.data import Dataset
-
-SECONDS_BETWEEN_LINES = 5.0
 
 
 class Output:
@@ -29,6 +26,7 @@ class Output:
 
     def __init__(self, quiet: bool, as_json: bool = False) -> None:
         self.quiet, self.as_json = quiet, as_json
+        self.shown = Progress(bars=not quiet, lines=not quiet and not as_json)
 
     def say(self, text: str = "") -> None:
         if not self.quiet and not self.as_json:
@@ -40,8 +38,11 @@ class Output:
 
     def log(self, text: str) -> None:
         """Print a line to standard error, unless that is a terminal (which shows a progress bar instead)."""
-        if not self.quiet and not self.as_json and not sys.stderr.isatty():
-            typer.echo(escape_control(f"joao: {text}"), err=True)
+        self.shown.line(text)
+
+    def progress(self, what: str, total: int | None, in_lines: bool = True) -> AbstractContextManager[Bar]:
+        """Show the progress of some work, see :meth:`joao.core.progress.Progress.bar`."""
+        return self.shown.bar(what, total, in_lines)
 
     def suggest(self, command: str, out: Path | None = None) -> None:
         """Print the next command to run, with a free path like ``out`` for its output."""
@@ -64,67 +65,6 @@ class Output:
             table.add_row(*map(escape_control, line))
         # Tables in files and pipes are not wrapped to the width of a terminal.
         Console(width=None if sys.stdout.isatty() else 200, markup=False).print(table)
-
-    @contextmanager
-    def progress(self, what: str, total: int | None, in_lines: bool = True) -> Iterator[Bar]:
-        """Show a progress bar on standard error or, if that is not a terminal, a line every five seconds.
-
-        Args:
-            what: description of the work.
-            total: number of steps; None hides the bar until :meth:`Bar.add` sets it.
-            in_lines: whether to print lines without a terminal; False if the caller prints its own.
-        """
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}", markup=False),
-        )
-        console = Console(stderr=True)
-        with Progress(*columns, console=console, disable=self.quiet or not console.is_terminal) as progress:
-            task = progress.add_task(escape_control(what), total=total, visible=total is not None, note="")
-            yield Bar(progress, task, self.log if in_lines else None)
-
-
-class Bar:
-    """One progress bar; ``log`` prints its state every :data:`SECONDS_BETWEEN_LINES` seconds."""
-
-    def __init__(self, progress: Progress, task: TaskID, log: Callable[[str], None] | None = None) -> None:
-        self._progress, self._task, self._log = progress, task, log
-        self._logged_at = time.monotonic()
-
-    def advance(self, note: str = "") -> None:
-        self._progress.update(self._task, advance=1, note=note)
-        self._log_state(note)
-
-    def add(self, done: int, total: int) -> None:
-        """Advance by ``done`` steps of ``total``."""
-        self._progress.update(self._task, advance=done, total=total, visible=True)
-        self._log_state()
-
-    def _log_state(self, note: str = "") -> None:
-        if self._log is None or time.monotonic() - self._logged_at < SECONDS_BETWEEN_LINES:
-            return
-        self._logged_at = time.monotonic()
-        state = self._progress.tasks[self._task]
-        so_far = f"{state.description}: {state.completed:.0f} of {state.total:.0f}"
-        self._log(f"{so_far}, {note}" if note else so_far)
-
-
-def quantity(count: int, things: str) -> str:
-    """A count with its noun, which is given in the plural.
-
-    >>> quantity(1, "graphs"), quantity(2, "classes"), quantity(1, "classes"), quantity(3, "syntax_trees")
-    ('1 graph', '2 classes', '1 class', '3 syntax trees')
-    """
-    noun = things.replace("_", " ")
-    if count == 1:
-        noun = noun.removesuffix("es" if noun.endswith("sses") else "s")
-    return f"{count} {noun}"
 
 
 def shell_quote(word: str | Path) -> str:

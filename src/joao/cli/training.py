@@ -2,168 +2,22 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
 import warnings
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from datetime import timedelta
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from statistics import median
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from joao.cli.output import Output, quantity
 from joao.core.errors import Interrupted, JoaoNotice, ProcessLost
+from joao.core.processes import StopRequest, catch_stop_signals
 from joao.training.distributed.launch import ProcessLayout
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from joao.config.recipe import Recipe
     from joao.data import Dataset, Shards
     from joao.runs.trained import TrainedEncoder
-    from joao.training.metrics import EpochMetrics
-
-PAIRS_SHOWN = 5
-SECONDS_BETWEEN_LINES = 10.0
-
-
-class StopRequest:
-    """Whether the user has asked the program to stop; true after the first signal.
-
-    With ``at_once``, the first signal already raises KeyboardInterrupt.
-    """
-
-    def __init__(self, notify: Callable[[str], None], at_once: bool = False) -> None:
-        self.signal = 0
-        self._notify, self._at_once = notify, at_once
-
-    def __bool__(self) -> bool:
-        return self.signal != 0
-
-    @property
-    def code(self) -> int:
-        """The exit code by the shell's convention: 130 after Ctrl-C, 143 after SIGTERM."""
-        return 128 + (self.signal or signal.SIGINT)
-
-    def handle(self, number: int, frame: FrameType | None) -> None:
-        """Record the first signal; a second Ctrl-C raises KeyboardInterrupt."""
-        stop_now = self._at_once or (self.signal and number == signal.SIGINT)
-        self.signal = self.signal or number
-        if stop_now:
-            raise KeyboardInterrupt
-        self._notify(f"{signal.Signals(number).name}: saving the state after this step. Press Ctrl-C to stop at once.")
-
-
-@contextmanager
-def catch_stop_signals(
-    notify: Callable[[str], None], at_once: bool = False, enabled: bool = True
-) -> Iterator[StopRequest]:
-    """Turn Ctrl-C and SIGTERM into a :class:`StopRequest`; outside the main thread, signals are left alone."""
-    stop = StopRequest(notify, at_once)
-    if not enabled or threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-    before = {number: signal.signal(number, stop.handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-class TrainingView:
-    """The state of a pre-training: epochs, time left, loss, speed and, if the policy learns, the most probable pairs.
-
-    ``kind`` is what the graphs are called; ``pool`` has the names of the augmentations, in the order of pair tables.
-    """
-
-    def __init__(self, epochs: int, kind: str, pool: Sequence[str]) -> None:
-        self.epochs, self.kind, self.pool = epochs, kind, pool
-        self.last: EpochMetrics | None = None
-        self._seconds: deque[float] = deque(maxlen=5)
-        self._updated_at = 0.0
-
-    def update(self, epoch: EpochMetrics) -> None:
-        """Record a finished epoch."""
-        self.last = epoch
-        self._seconds.append(epoch.seconds)
-        self._updated_at = time.monotonic()
-
-    def time_left(self) -> str:
-        """Estimate the time left from the median of the last five epochs."""
-        if self.last is None:
-            return "-:--:--"
-        left = median(self._seconds) * (self.epochs - self.last.epoch) - (time.monotonic() - self._updated_at)
-        return str(timedelta(seconds=max(0, round(left))))
-
-    def top_pairs(self, count: int) -> list[tuple[str, float]]:
-        """The most probable pairs, summed over strengths; empty if the policy does not learn."""
-        if self.last is None or self.last.pair_losses is None:
-            return []
-        from joao.core.pair_table import PairTable
-
-        table = PairTable.of(self.pool, self.last.probabilities).over_strengths()
-        return [(f"{first} + {second}", share) for first, second, share in table.top(count)]
-
-    def line(self) -> str:
-        """The state in one line."""
-        assert self.last is not None
-        pairs = "".join(f", {pair} {share:.2f}" for pair, share in self.top_pairs(1))
-        return (
-            f"epoch {self.last.epoch}/{self.epochs}: loss {self.last.loss:.3f}, "
-            f"{self.last.graphs_per_second:,.0f} {self.kind}/s, {self.time_left()} left{pairs}"
-        )
-
-    def __rich__(self) -> RenderableType:
-        from rich.console import Group
-        from rich.progress_bar import ProgressBar
-        from rich.table import Table
-
-        done = self.last.epoch if self.last else 0
-        loss = f"{self.last.loss:.3f}" if self.last else "-"
-        rate = f"{self.last.graphs_per_second:,.0f}" if self.last else "-"
-        head, pairs = Table.grid(padding=(0, 2)), Table.grid(padding=(0, 2))
-        bar = ProgressBar(self.epochs, done, width=30)
-        head.add_row("epoch", f"{done}/{self.epochs}", bar, f"{self.time_left()} left")
-        head.add_row("loss", loss, f"{rate} {self.kind}/s")
-        for pair, share in self.top_pairs(PAIRS_SHOWN):
-            pairs.add_row(pair, f"{share:.2f}", ProgressBar(1, share, width=20, complete_style="cyan"))
-        return Group(head, "most probable pairs", pairs) if pairs.rows else head
-
-
-@contextmanager
-def show_live(
-    output: Output, view: TrainingView, intro: str = ""
-) -> Iterator[tuple[Callable[[], None], Callable[[EpochMetrics], None]]]:
-    """Show ``intro``, then ``view`` live in a terminal, or a line every ten seconds.
-
-    Yields the functions to call at the start, so that nothing is shown before an error, and after each epoch.
-    """
-    from rich.console import Console
-    from rich.live import Live
-
-    console = Console(stderr=True)
-    printed_at = time.monotonic()
-
-    def on_epoch(epoch: EpochMetrics) -> None:
-        nonlocal printed_at
-        view.update(epoch)
-        if time.monotonic() - printed_at >= SECONDS_BETWEEN_LINES and epoch.epoch < view.epochs:
-            output.log(view.line())
-            printed_at = time.monotonic()
-
-    with ExitStack() as stack:
-
-        def on_start() -> None:
-            output.say(intro)
-            if not output.quiet and console.is_terminal:
-                stack.enter_context(Live(view, console=console, transient=True))
-
-        yield on_start, on_epoch
 
 
 def train(
@@ -173,16 +27,16 @@ def train(
 
     ``options`` are those of :func:`joao.runs.pretraining.pretrain`.
     """
-    from joao.config.recipe import pool_name
     from joao.report.plots import draw_policy
     from joao.runs import pretraining
+    from joao.runs.logs import show_training
 
     several = f" in {process.world_size} processes" if process.world_size > 1 else ""
     epochs = recipe.training.epochs
     amount = f"{quantity(len(dataset), dataset.kind)}, {quantity(epochs, 'epochs')}"
     intro = f"Pre-training on {dataset.name}{several}: {amount}, without labels."
-    view = TrainingView(epochs, dataset.kind, [pool_name(part, recipe.augmentations) for part in recipe.augmentations])
-    with show_live(output, view, intro) as (on_start, on_epoch), _notices_and_signals(process, output) as stop:
+    showing = show_training(output.shown, recipe, dataset.kind, intro=lambda: output.say(intro))
+    with showing as callbacks, _notices_and_signals(process, output) as stop:
         try:
             trained = pretraining.pretrain(
                 recipe,
@@ -190,9 +44,8 @@ def train(
                 folder=folder,
                 devices=process.devices,
                 num_nodes=process.num_nodes,
-                on_start=on_start,
-                on_epoch=on_epoch,
                 should_stop=lambda: bool(stop),
+                **callbacks,
                 **options,
             )
         except Interrupted as stopped:

@@ -97,6 +97,18 @@ def suggest(name: str, known: Iterable[str]) -> str:
     return f"{guess}Known: {', '.join(names)}."
 
 
+def quantity(count: int, things: str) -> str:
+    """A count with its noun, which is given in the plural.
+
+    >>> quantity(1, "graphs"), quantity(2, "classes"), quantity(1, "classes"), quantity(3, "syntax_trees")
+    ('1 graph', '2 classes', '1 class', '3 syntax trees')
+    """
+    noun = things.replace("_", " ")
+    if count == 1:
+        noun = noun.removesuffix("es" if noun.endswith("sses") else "s")
+    return f"{count} {noun}"
+
+
 def escape_control(text: str) -> str:
     r"""Escape control characters, which a terminal would interpret: names and cells come from files.
 

@@ -1,4 +1,4 @@
-"""Worker processes: start and watch them, and map a function over items or chunks."""
+"""Worker processes: start and watch them, and map a function over items or chunks. Signals that stop a training."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from multiprocessing.process import BaseProcess
+from types import FrameType
 from typing import Any, NamedTuple, Self, TypeVar
 
 from joao.core.errors import UserError
@@ -210,3 +211,50 @@ def block_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class StopRequest:
+    """Whether the user has asked the program to stop; true after the first signal.
+
+    With ``at_once``, the first signal already raises KeyboardInterrupt.
+    """
+
+    def __init__(self, notify: Callable[[str], None], at_once: bool = False) -> None:
+        self.signal = 0
+        self._notify, self._at_once = notify, at_once
+
+    def __bool__(self) -> bool:
+        return self.signal != 0
+
+    @property
+    def code(self) -> int:
+        """The exit code by the shell's convention: 130 after Ctrl-C, 143 after SIGTERM."""
+        return 128 + (self.signal or signal.SIGINT)
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """Record the first signal; a second Ctrl-C raises KeyboardInterrupt."""
+        stop_now = self._at_once or (self.signal and number == signal.SIGINT)
+        self.signal = self.signal or number
+        if stop_now:
+            raise KeyboardInterrupt
+        self._notify(f"{signal.Signals(number).name}: stopping after this step. Press Ctrl-C to stop at once.")
+
+
+@contextmanager
+def catch_stop_signals(
+    notify: Callable[[str], None],
+    at_once: bool = False,
+    enabled: bool = True,
+    signals: Sequence[signal.Signals] = (signal.SIGINT, signal.SIGTERM),
+) -> Iterator[StopRequest]:
+    """Turn Ctrl-C and SIGTERM into a :class:`StopRequest`; outside the main thread, signals are left alone."""
+    stop = StopRequest(notify, at_once)
+    if not enabled or threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = {number: signal.signal(number, stop.handle) for number in signals}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

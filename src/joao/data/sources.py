@@ -12,6 +12,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence, Sized
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ from joao.data.shards.index import is_shard_store
 from joao.data.shards.shards import Shards
 
 if TYPE_CHECKING:
+    from joao.core.progress import Progress
     from joao.data.features import Features
 
 # Classes of other packages, tested in this order: a Batch is also a Data.
@@ -217,15 +219,16 @@ def _not_a_graph_message(place: str, class_name: str | None, value: object = Non
     return f"{place} is not a graph: {short_repr(value)}. Give {_EXPECTED}."
 
 
-def read_graphs(X: Any, *, may_be_empty: bool = False) -> Dataset:
+def read_graphs(X: Any, *, may_be_empty: bool = False, shown: Progress | None = None) -> Dataset:
     """Read the graphs passed to an estimator, anything that :func:`joao.read` takes, and warn about changes.
 
-    ``may_be_empty`` accepts an empty list, and molecules of which none is valid.
+    ``may_be_empty`` accepts an empty list, and molecules of which none is valid. ``shown`` shows the progress.
     """
     _check_not_table_or_smiles(X)
     if may_be_empty and isinstance(X, Sized) and not isinstance(X, str | bytes | Mapping) and not len(X):
         return X if isinstance(X, Dataset) else _NO_GRAPHS
-    dataset = read_whole(X)
+    with nullcontext() if shown is None else shown.bar("reading", None) as bar:
+        dataset = read_whole(X, on_rows=None if bar is None else bar.add)
     first = ""
     if dataset.failures:
         row, text, reason, *_ = dataset.failures[0]

@@ -37,10 +37,11 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
         frozen: whether to train only the linear output layer.
         class_weight: ``balanced`` (every class has the same total weight; likewise 0 and 1 of each task) or None.
         validation_share: share of the graphs, drawn at random, that choose the epoch.
-        random_state: random seed; None draws one.
-        device: ``auto``, ``cpu`` or ``cuda``.
+        random_state: random seed, or a numpy ``RandomState`` or ``Generator`` to draw one from; None draws one.
+        device: ``auto``, ``cpu``, ``cuda`` or a certain GPU such as ``cuda:1``.
         precision: ``32-true`` or ``bf16-mixed``; on a GPU also ``tf32`` or ``16-mixed``.
         fast: False disables padded batches, which a GPU uses by default if the encoder supports them.
+        verbose: 1 shows progress, as for :class:`joao.JOAO`.
 
     Attributes:
         classes_: class labels in ascending order, the order of probabilities. For tasks 0 and 1; the names of the tasks
@@ -67,10 +68,11 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
         frozen: bool = False,
         class_weight: str | None = "balanced",
         validation_share: float = 0.2,
-        random_state: int | None = 0,
+        random_state: int | np.random.RandomState | np.random.Generator | None = 0,
         device: str = "auto",
         precision: str = "32-true",
         fast: bool | None = None,
+        verbose: int = 0,
     ) -> None:
         super().__init__(
             pretrained,
@@ -84,6 +86,7 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
             device=device,
             precision=precision,
             fast=fast,
+            verbose=verbose,
         )
         self.class_weight = class_weight
 

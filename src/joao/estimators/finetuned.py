@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +15,8 @@ from torch import nn
 
 from joao.config.recipe import Recipe, make_recipe
 from joao.core.errors import UserError, one_line, short_repr
-from joao.core.estimator import GraphEstimator
+from joao.core.estimator import GraphEstimator, draw_seed, stop_on_interrupt
+from joao.core.progress import Progress
 from joao.core.registry import check_options, check_value
 from joao.data.dataset import Dataset
 from joao.data.sources import read_graphs, warn_about_unknown_labels, warn_user
@@ -57,10 +57,11 @@ class FinetunedEstimator(GraphEstimator):
         patience: int = 20,
         frozen: bool = False,
         validation_share: float = 0.2,
-        random_state: int | None = 0,
+        random_state: int | np.random.RandomState | np.random.Generator | None = 0,
         device: str = "auto",
         precision: str = "32-true",
         fast: bool | None = None,
+        verbose: int = 0,
     ) -> None:
         self.pretrained = pretrained
         self.epochs = epochs
@@ -73,36 +74,47 @@ class FinetunedEstimator(GraphEstimator):
         self.device = device
         self.precision = precision
         self.fast = fast
+        self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit to the labels ``y`` of the graphs ``X``; None: to the labels in ``X``.
 
-        Graphs with a missing label (NaN, None or empty text) are ignored.
+        Graphs with a missing label (NaN, None or empty text) are ignored. After Ctrl-C, training stops with the present
+        epoch, and the estimator is fitted with the best epoch so far, with a warning. A second Ctrl-C raises
+        ``KeyboardInterrupt`` at once.
         """
         name, how = type(self).__name__, self._settings()
-        dataset = read_graphs(X)
+        shown = Progress.from_verbose(self.verbose, name)
+        dataset = read_graphs(X, shown=shown)
         if y is not None:
             y = y if X is dataset else select_rows(dataset, y)
             dataset = self._set_labels(dataset, y)
-        drawn = secrets.randbelow(2**31) if self.random_state is None else self.random_state
-        seed = check_value(drawn, int, f"{name}: random_state")
+        seed = check_value(draw_seed(self.random_state), int, f"{name}: random_state")
         start = self._start(dataset, seed)
         if dataset.fingerprint in start.info.finetuned_on:
             warn_user(
                 f"{dataset.name}: the encoder was already fine-tuned on these labels, including the validation graphs."
             )
-        finetuned = finetune(
-            start,
-            dataset,
-            how,
-            kind=self.kinds[-1] if dataset.classes is None and dataset.targets is not None else self.kinds[0],
-            split="random",
-            seed=seed,
-            validation_share=check_value(self.validation_share, float, f"{name}: validation_share"),
-            device=self.device,
-            precision=self.precision,
-            fast=self.fast,
-        )
+        with shown.bar("fine-tuning", how.epochs) as bar, stop_on_interrupt(shown.line) as stop:
+            finetuned = finetune(
+                start,
+                dataset,
+                how,
+                kind=self.kinds[-1] if dataset.classes is None and dataset.targets is not None else self.kinds[0],
+                split="random",
+                seed=seed,
+                validation_share=check_value(self.validation_share, float, f"{name}: validation_share"),
+                device=self.device,
+                precision=self.precision,
+                fast=self.fast,
+                on_epoch=lambda epoch: bar.advance(str(epoch)),
+                should_stop=lambda: bool(stop),
+            )
+        if stop and len(finetuned.fit.epochs) < how.epochs:
+            warn_user(
+                f"{name}: interrupted after epoch {len(finetuned.fit.epochs)} of {how.epochs}. The estimator is fitted "
+                f"with the weights of epoch {finetuned.fit.chosen}; call fit again to train it completely."
+            )
         self._set_fitted(finetuned, y)
         self.y_has_rows_ = y is not None and np.ndim(y) == 2
         return self

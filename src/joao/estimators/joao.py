@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import inspect
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -18,15 +17,16 @@ from torch import nn
 from joao.augmentations import Augmentation
 from joao.config.builder import CustomParts
 from joao.config.recipe import METHODS, Recipe, make_recipe
-from joao.core.errors import UserError, short_repr
-from joao.core.estimator import GraphEstimator
+from joao.core.errors import Interrupted, UserError, short_repr
+from joao.core.estimator import GraphEstimator, draw_seed, stop_on_interrupt
 from joao.core.pair_table import PairTable
+from joao.core.progress import Progress
 from joao.core.registry import snake_case
-from joao.data.sources import as_shards, read_graphs, warn_about_unknown_labels
+from joao.data.sources import as_shards, read_graphs, warn_about_unknown_labels, warn_user
 from joao.encoders import ENCODERS, Encoder
 from joao.objectives import Objective
 from joao.policies import POLICIES
-from joao.runs.logs import Logger
+from joao.runs.logs import Logger, show_training
 from joao.runs.pretraining import pretrain
 from joao.runs.trained import TrainedEncoder, load_run
 from joao.training.metrics import EpochMetrics
@@ -59,11 +59,13 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
             ``update_batches``.
         preset: ``large``: width 128 and 40 epochs, which is better and takes several times as long on a CPU.
         max_degree: largest degree of the feature rule ``degree``.
-        random_state: random seed; None draws one.
-        device: ``auto``, ``cpu`` or ``cuda``.
+        random_state: random seed, or a numpy ``RandomState`` or ``Generator`` to draw one from; None draws one.
+        device: ``auto``, ``cpu``, ``cuda`` or a certain GPU such as ``cuda:1``.
         precision: ``32-true`` or ``bf16-mixed``; on a GPU also ``tf32`` or ``16-mixed``.
         fast: False disables padded batches, which a GPU uses by default if all parts support them.
         loggers: loggers of Lightning Fabric, which receive the metrics of every epoch.
+        verbose: 1 shows progress on standard error: a bar in a terminal or notebook, a line every ten seconds
+            elsewhere. Python's logger ``joao`` gets every epoch in any case, at level INFO.
 
     >>> import joao
     >>> embeddings = joao.JOAO(epochs=2).fit_transform(joao.read("MUTAG"))
@@ -89,11 +91,12 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
         training: Mapping[str, Any] | None = None,
         preset: str | None = None,
         max_degree: int = 64,
-        random_state: int | None = 0,
+        random_state: int | np.random.RandomState | np.random.Generator | None = 0,
         device: str = "auto",
         precision: str = "32-true",
         fast: bool | None = None,
         loggers: Sequence[Logger] | None = None,
+        verbose: int = 0,
     ) -> None:
         self.method = method
         self.features = features
@@ -115,23 +118,44 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
         self.precision = precision
         self.fast = fast
         self.loggers = loggers
+        self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Pre-train on the graphs ``X``. Shards are never loaded completely. ``y`` is ignored."""
-        dataset = as_shards(X) or read_graphs(X).without_labels()
-        self.trained_ = pretrain(
-            self._recipe(dataset.kind),
-            dataset,
-            device=self.device,
-            precision=self.precision,
-            fast=self.fast,
-            loggers=self.loggers or (),
-            custom=CustomParts(
-                augmentations=self._custom_augmentations(),
-                encoder=self.encoder if isinstance(self.encoder, nn.Module) else None,
-                objective=self.objective if isinstance(self.objective, Objective) else None,
-            ),
+        """Pre-train on the graphs ``X``. Shards are never loaded completely. ``y`` is ignored.
+
+        After Ctrl-C, training stops with the present step, and the estimator is fitted with the weights it has by then,
+        with a warning. A second Ctrl-C raises ``KeyboardInterrupt`` at once.
+        """
+        custom = CustomParts(
+            augmentations=self._custom_augmentations(),
+            encoder=self.encoder if isinstance(self.encoder, nn.Module) else None,
+            objective=self.objective if isinstance(self.objective, Objective) else None,
         )
+        shown = Progress.from_verbose(self.verbose, "JOAO")
+        dataset = as_shards(X) or read_graphs(X, shown=shown).without_labels()
+        recipe = self._recipe(dataset.kind)
+        showing = show_training(shown, recipe, dataset.kind, custom.augmentations)
+        with showing as callbacks, stop_on_interrupt(shown.line) as stop:
+            try:
+                trained = pretrain(
+                    recipe,
+                    dataset,
+                    device=self.device,
+                    precision=self.precision,
+                    fast=self.fast,
+                    loggers=self.loggers or (),
+                    custom=custom,
+                    should_stop=lambda: bool(stop),
+                    **callbacks,
+                )
+            except Interrupted:  # before the first step
+                raise KeyboardInterrupt from None
+        if trained.recipe != recipe:
+            warn_user(
+                f"JOAO: interrupted in epoch {len(trained.metrics)} of {recipe.training.epochs}. The estimator is "
+                "fitted with the weights so far; call fit again to train it completely."
+            )
+        self.trained_ = trained
         return self
 
     def transform(self, X: Any) -> NDArray[np.float32]:
@@ -232,7 +256,6 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
     def _recipe(self, kind: str = "graphs") -> Recipe:
         training = {"epochs": self.epochs, "batch_size": self.batch_size, "learning_rate": self.learning_rate}
         training = {name: value for name, value in training.items() if value is not None}
-        seed = secrets.randbelow(2**31) if self.random_state is None else self.random_state
         are_custom = self._custom_augmentations() is not None
         if are_custom and self.strengths:
             raise UserError(
@@ -253,7 +276,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
                 **{key: value for key, value in given.items() if value is not None},
                 "policy": self._policy(),
                 "max_degree": self.max_degree,
-                "training": {**(self.training or {}), **training, "seed": seed},
+                "training": {**(self.training or {}), **training, "seed": draw_seed(self.random_state)},
             },
             source="JOAO",
             kind=kind,

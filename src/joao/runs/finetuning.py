@@ -210,6 +210,7 @@ def finetune(
     precision: str = "32-true",
     fast: bool | None = None,
     on_epoch: Callable[[FitEpoch], None] = lambda epoch: None,
+    should_stop: Callable[[], bool] = lambda: False,
     on_notice: Callable[[str], None] = lambda notice: None,
 ) -> FinetunedModel:
     """Fine-tune a copy of the encoder of ``trained`` on the labels of ``dataset``.
@@ -231,6 +232,7 @@ def finetune(
         precision: one of :data:`joao.training.device.PRECISIONS`.
         fast: whether to train on padded batches; None: on a GPU if the encoder supports it.
         on_epoch: called with the metrics of each epoch.
+        should_stop: called after each epoch; training ends when it returns True.
         on_notice: called before the first epoch with notices about labels or split that may be unintended.
     """
     started = time.perf_counter()
@@ -260,7 +262,9 @@ def finetune(
         trained = make_untrained(trained.recipe, seen, trained.info.features, device=device)
     encoder = copy.deepcopy(trained.encoder)
     fitting = Finetuning(trained.store(dataset), targets, encoder, settings, fabric, fast=fast, seed=seed)
-    fit = fitting.fit(torch.from_numpy(parts.train), torch.from_numpy(parts.validation), seed, on_epoch)
+    fit = fitting.fit(
+        torch.from_numpy(parts.train), torch.from_numpy(parts.validation), seed, on_epoch, should_stop=should_stop
+    )
     learned_per_task: dict[str, list[float]] = {}
     if isinstance(targets, NumberTargets):
         targets.restore_units(fitting.classifier.linear, fitting.statistics[0])

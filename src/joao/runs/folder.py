@@ -69,8 +69,11 @@ def format_epoch(metrics: EpochMetrics) -> str:
     return json.dumps(asdict(metrics)) + "\n"
 
 
-def parse_epoch(line: str, size: int, num_graphs: int, place: str = "epoch") -> EpochMetrics:
-    """Parse a line of :func:`format_epoch` of a run with ``size`` augmentations; a ValueError says what is wrong."""
+def parse_epoch(line: str, size: int, num_graphs: int, place: str = "epoch", partial: bool = False) -> EpochMetrics:
+    """Parse a line of :func:`format_epoch` of a run with ``size`` augmentations; a ValueError says what is wrong.
+
+    A ``partial`` epoch covers fewer than all graphs.
+    """
     metrics = make_record(EpochMetrics, parse_json(line), place)
     for name in ("probabilities", "drawn", "pair_losses"):
         table = getattr(metrics, name)
@@ -79,8 +82,9 @@ def parse_epoch(line: str, size: int, num_graphs: int, place: str = "epoch") -> 
     probabilities, drawn = list(chain(*metrics.probabilities)), list(chain(*metrics.drawn))
     if min(probabilities) < 0 or not math.isclose(math.fsum(probabilities), 1, abs_tol=1e-4):
         raise ValueError(f"probabilities: expected numbers from 0 that sum to 1, got {short_repr(probabilities)}")
-    if min(drawn) < 0 or sum(drawn) != num_graphs:
-        raise ValueError(f"drawn: expected counts that sum to {num_graphs}, got {short_repr(drawn)}")
+    if min(drawn) < 0 or not (0 < sum(drawn) < num_graphs if partial else sum(drawn) == num_graphs):
+        total = f"less than {num_graphs}" if partial else str(num_graphs)
+        raise ValueError(f"drawn: expected counts that sum to {total}, got {short_repr(drawn)}")
     return metrics
 
 
@@ -139,6 +143,7 @@ class RunInfo:
         precision, fast: precision of the training, and whether it used padded batches.
         devices, num_nodes: processes per machine and number of machines.
         own: custom objects that replaced parts of the recipe: their description by kind.
+        partial: whether training was interrupted in its last epoch, whose metrics then cover a part of the graphs.
         pretrained: whether the encoder was pre-trained with the recipe; otherwise it was only initialised.
         finetuned_on: fingerprints of the graphs whose labels were used for fine-tuning.
         finished: whether the weights are final.
@@ -161,6 +166,7 @@ class RunInfo:
     own: Mapping[str, str] = field(default_factory=dict)
     codes: int = 0
     featuriser: str = ""
+    partial: bool = False
     pretrained: bool = True
     finetuned_on: tuple[str, ...] = ()
     finished: bool = False
@@ -236,7 +242,8 @@ class Run:
         for number, line in enumerate(lines, 1):
             place = f"{path} line {number}"
             with user_error_on_failure(f"{place}: is damaged"):
-                metrics.append(parse_epoch(line, len(self.info.pool), self.info.num_graphs, place))
+                is_partial = self.info.partial and number == trained
+                metrics.append(parse_epoch(line, len(self.info.pool), self.info.num_graphs, place, is_partial))
         if len(metrics) != wanted or any(each.epoch != number for number, each in enumerate(metrics, 1)):
             raise UserError(f"{path}: is damaged: expected one line for each of {wanted} epochs, got {len(metrics)}.")
         return metrics

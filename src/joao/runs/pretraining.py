@@ -22,19 +22,20 @@ from joao.data.features import Features, make_store
 from joao.data.shards.shards import Shards
 from joao.objectives import NodeObjective
 from joao.runs.folder import Run, RunInfo, claim_folder, format_epoch, lock_run, parse_epoch
-from joao.runs.logs import Logger, OnEpoch, check_loggers, find_logs, log_epochs
+from joao.runs.logs import Logger, OnBatch, OnEpoch, check_loggers, find_logs, log_epochs
 from joao.runs.trained import TrainedEncoder, load_run, run_info
 from joao.training.checkpoint import capture_state, restore_state
 from joao.training.device import limit_threads, make_fabric
 from joao.training.distributed.group import ProcessGroup
 from joao.training.distributed.launch import ProcessLayout, Send, find_process_layout, run_in_processes
-from joao.training.metrics import EpochMetrics
+from joao.training.metrics import BatchMetrics, EpochMetrics
 from joao.training.model import calibrate_by_recipe
 from joao.training.pretrain import Pretraining, check_multiprocess
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
+REPORT_SECONDS = 1.0  # between two reports inside an epoch: each waits for the GPU to read the loss
 CHECK_EVERY = 16  # steps between two checks whether a checkpoint is due, which several processes must agree on
 
 
@@ -44,17 +45,25 @@ class Checkpointer:
     An interruption loses only what came after the last checkpoint. If a training fails before its first checkpoint,
     its folder is removed.
 
-    Without a ``run`` it writes nothing. ``every``, ``minutes`` and ``should_stop`` are ``checkpoint_every``,
-    ``checkpoint_minutes`` and ``should_stop`` of :func:`pretrain`.
+    Without a ``run`` it writes nothing, and ``interrupted`` tells whether training stopped early. ``every``,
+    ``minutes``, ``on_batch`` and ``should_stop`` are ``checkpoint_every``, ``checkpoint_minutes``, ``on_batch`` and
+    ``should_stop`` of :func:`pretrain`.
     """
 
     def __init__(
-        self, training: Pretraining, run: Run | None, *, every: int, minutes: float, should_stop: Callable[[], bool]
+        self,
+        training: Pretraining,
+        run: Run | None,
+        *,
+        every: int,
+        minutes: float,
+        on_batch: OnBatch | None = None,
+        should_stop: Callable[[], bool],
     ) -> None:
         self.training, self.run, self.every, self.minutes = training, run, every, minutes
-        self.should_stop = should_stop
-        self.saved_step = training.step
-        self.saved_at = time.monotonic()
+        self.on_batch, self.should_stop, self.interrupted = on_batch, should_stop, False
+        self.first_step = self.saved_step = self.reported_step = training.step
+        self.started_at = self.saved_at = self.reported_at = time.monotonic()
 
     def train(self) -> Iterator[EpochMetrics]:
         """Train the remaining epochs and yield the metrics of each."""
@@ -70,6 +79,13 @@ class Checkpointer:
                 yield epoch
                 self._stop_if_asked()
             training.check()
+        except Interrupted:
+            if self.run is not None or not training.step:
+                raise
+            training.check()
+            self.interrupted = True
+            if (partial := training.interrupted_epoch()) is not None:
+                yield partial
         except Exception as error:
             self._raise_with_advice(error)
             raise
@@ -84,6 +100,8 @@ class Checkpointer:
             raise
 
     def _after_step(self) -> None:
+        if self.on_batch is not None and time.monotonic() - self.reported_at >= REPORT_SECONDS:
+            self.on_batch(self._batch_metrics())
         group = self.training.group
         if group is not None:
             # All processes contribute to a checkpoint, so they must take it after the same step.
@@ -93,6 +111,20 @@ class Checkpointer:
         if self._is_due():
             self._save()
         self._stop_if_asked()
+
+    def _batch_metrics(self) -> BatchMetrics:
+        training, progress, now = self.training, self.training.progress, time.monotonic()
+        assert progress is not None  # inside an epoch
+        batches, size = len(training.sampler), training.schedule.batch_size
+        per_second = (training.step - self.reported_step) / (now - self.reported_at)
+        # The mean since the start includes the updates of the policy, which the last second may not.
+        seconds_per_step = (now - self.started_at) / (training.step - self.first_step)
+        left = (training.schedule.epochs - training.epoch) * batches - progress.steps
+        self.reported_step, self.reported_at = training.step, now
+        loss = training.steps.loss_sum.item() / min(progress.steps * size, len(training.store))
+        return BatchMetrics(
+            training.epoch + 1, progress.steps, batches, loss, per_second * size, seconds_per_step * left
+        )
 
     def _is_due(self) -> bool:
         return self.run is not None and time.monotonic() - self.saved_at >= 60 * self.minutes
@@ -152,6 +184,7 @@ def pretrain(
     num_nodes: int | None = None,
     on_start: Callable[[], None] = lambda: None,
     on_epoch: OnEpoch = lambda metrics: None,
+    on_batch: OnBatch | None = None,
     loggers: Sequence[Logger | str] = (),
     should_stop: Callable[[], bool] = lambda: False,
 ) -> TrainedEncoder:
@@ -174,10 +207,12 @@ def pretrain(
         num_nodes: number of machines, in the same way.
         on_start: called in the first process when everything is checked and training begins.
         on_epoch: called with the metrics of each epoch, in the first process.
+        on_batch: called about once per second inside an epoch, in the first process.
         loggers: loggers of Lightning Fabric, or ``tensorboard`` and ``csv`` for logs in ``folder``. A resumed run
             continues the logs in its folder.
-        should_stop: called after every step of a training in one process; if it returns True, the state is saved and
-            :class:`joao.core.errors.Interrupted` is raised.
+        should_stop: called after every step of a training in one process. If it returns True and there is a
+            ``folder``, the state is saved and :class:`joao.core.errors.Interrupted` is raised. Without a folder, the
+            result is the encoder as it is; its recipe has the number of epochs that were started.
 
     >>> import joao
     >>> from joao.config.recipe import make_recipe
@@ -210,7 +245,7 @@ def pretrain(
         pool = list(custom.augmentations or build_pool(recipe))
         with log_epochs(on_epoch, loggers, pool, folder) as report:
             on_start()
-            return _pretrain_in_workers(layout, recipe, dataset, report, options)
+            return _pretrain_in_workers(layout, recipe, dataset, report, on_batch, options)
     is_first = layout.rank == 0
     fabric = make_fabric(device, precision, layout)
     features = Features.from_dataset(dataset, recipe.features, recipe.max_degree)
@@ -233,7 +268,12 @@ def pretrain(
     with lock:
         metrics, run = _start_run(training, folder if is_first else None, resume, recipe, info)
         checkpointer = Checkpointer(
-            training, run, every=checkpoint_every, minutes=checkpoint_minutes, should_stop=should_stop
+            training,
+            run,
+            every=checkpoint_every,
+            minutes=checkpoint_minutes,
+            on_batch=on_batch if is_first else None,
+            should_stop=should_stop,
         )
         if is_first:
             on_start()
@@ -242,6 +282,9 @@ def pretrain(
                 metrics.append(epoch)
                 if is_first:
                     report(epoch)
+        if checkpointer.interrupted:
+            recipe = replace(recipe, training=replace(recipe.training, epochs=len(metrics)))
+            info = replace(info, partial=training.progress is not None)
         if isinstance(method.objective, NodeObjective):
             # A node-level objective may not have used whole graphs or the readout, so their statistics are missing.
             calibrate_by_recipe(method.encoder, training.store, recipe)
@@ -310,19 +353,27 @@ def _to_tensor(text: str) -> Tensor:
 
 
 def _pretrain_in_workers(
-    layout: ProcessLayout, recipe: Recipe, dataset: Dataset | Shards, on_epoch: OnEpoch, options: Mapping[str, Any]
+    layout: ProcessLayout,
+    recipe: Recipe,
+    dataset: Dataset | Shards,
+    on_epoch: OnEpoch,
+    on_batch: OnBatch | None,
+    options: Mapping[str, Any],
 ) -> TrainedEncoder:
     """Run :func:`pretrain` with ``options`` in new processes, and report their progress in this one."""
     with TemporaryDirectory() as folder:
         result = Path(folder) / "run"
-        for epoch in run_in_processes(_pretrain_worker, (recipe, dataset, options, result), layout):
-            on_epoch(epoch)
+        for metrics in run_in_processes(_pretrain_worker, (recipe, dataset, options, result), layout):
+            if isinstance(metrics, EpochMetrics):
+                on_epoch(metrics)
+            elif on_batch is not None:
+                on_batch(metrics)
         return load_run(result, device=options["device"], encoder=options["custom"].encoder)
 
 
 def _pretrain_worker(
     send: Send, recipe: Recipe, dataset: Dataset | Shards, options: Mapping[str, Any], result: Path
 ) -> None:
-    trained = pretrain(recipe, dataset, on_epoch=send, **options)
+    trained = pretrain(recipe, dataset, on_epoch=send, on_batch=send, **options)
     if find_process_layout(options["devices"], options["num_nodes"]).local_rank == 0:
         trained.save(result)

@@ -155,6 +155,7 @@ class Finetuning:
         seed: int = 0,
         on_epoch: Callable[[FitEpoch], None] = lambda epoch: None,
         start: Sequence[Tensor] | None = None,
+        should_stop: Callable[[], bool] = lambda: False,
     ) -> Fit:
         """Reset the weights, train on the graphs ``train`` and keep the epoch that is best on ``validation``.
 
@@ -165,6 +166,7 @@ class Finetuning:
             seed: seed of batches and augmentations.
             on_epoch: called with the metrics of each epoch.
             start: initial weights, see :meth:`initial_weights`; None: those at construction.
+            should_stop: called after each epoch; training ends when it returns True.
         """
         if train.numel() < 2:
             raise UserError(f"fine-tuning: needs at least two training graphs, got {train.numel()}.")
@@ -186,6 +188,8 @@ class Finetuning:
                 chosen = len(epochs)
                 torch._foreach_copy_(kept, list(self.classifier.state_dict().values()))
             if validation_batches and self.how.patience and len(epochs) - improved >= self.how.patience:
+                break
+            if should_stop():
                 break
         self.last = self.state()
         self.set_state(kept)

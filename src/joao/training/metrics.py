@@ -1,9 +1,10 @@
-"""What pre-training and fine-tuning report after every epoch, as plain values: importing this loads no model code."""
+"""What pre-training and fine-tuning report, as plain values: importing this loads no model code."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from joao.core.errors import UserError
 
@@ -34,6 +35,26 @@ class EpochMetrics:
     graphs_per_second: float
 
 
+class BatchMetrics(NamedTuple):
+    """How far a pre-training is inside an epoch.
+
+    Attributes:
+        epoch: number of the epoch, from 1.
+        batch: number of batches done in this epoch.
+        batches: number of batches of an epoch.
+        loss: mean over the graphs of this epoch so far.
+        graphs_per_second: speed since the last report.
+        seconds_left: estimated time until the end of the last epoch.
+    """
+
+    epoch: int
+    batch: int
+    batches: int
+    loss: float
+    graphs_per_second: float
+    seconds_left: float
+
+
 @dataclass(frozen=True)
 class FitEpoch:
     """Metrics of one epoch of fine-tuning.
@@ -52,6 +73,11 @@ class FitEpoch:
     def of(cls, loss: float, validation_loss: float, validation_score: float) -> FitEpoch:
         """Make the metrics from a score that may be NaN."""
         return cls(loss, validation_loss, None if math.isnan(validation_score) else validation_score)
+
+    def __str__(self) -> str:
+        """The metrics beside a progress bar."""
+        score = self.validation_loss if self.validation_score is None else self.validation_score
+        return f"loss {self.loss:.3f}" + ("" if score is None else f", validation {score:.3f}")
 
     def check(self, learning_rate: float) -> None:
         """Raise a :class:`UserError` if a loss is not finite."""

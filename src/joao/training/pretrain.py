@@ -203,20 +203,29 @@ class Pretraining:
                 after_step()
         if not self.schedule.update_every:
             self._update_policy()
-        loss_sum = self.steps.loss_sum if self.group is None else self.group.mean(self.steps.loss_sum)
-        mean_loss = loss_sum.item() / len(self.store)
-        self._check_loss(mean_loss)
+        metrics = self._metrics(progress)
         self.epoch += 1
         self.progress = None
+        return metrics
+
+    def interrupted_epoch(self) -> EpochMetrics | None:
+        """Return the metrics of an epoch that :meth:`run` was left in; None if it was left between two epochs."""
+        return self._metrics(self.progress) if self.progress is not None and self.progress.steps else None
+
+    def _metrics(self, progress: EpochProgress) -> EpochMetrics:
+        num_graphs = int(progress.drawn.sum())
+        loss_sum = self.steps.loss_sum if self.group is None else self.group.mean(self.steps.loss_sum)
+        mean_loss = loss_sum.item() / num_graphs
+        self._check_loss(mean_loss)
         seconds = time.perf_counter() - progress.started
         return EpochMetrics(
-            epoch=self.epoch,
+            epoch=self.epoch + 1,
             loss=mean_loss,
             probabilities=self.method.policy.probabilities.tolist(),
             pair_losses=None if self.last_pair_losses is None else self.last_pair_losses.tolist(),
             drawn=progress.drawn.tolist(),
             seconds=seconds,
-            graphs_per_second=len(self.store) / seconds,
+            graphs_per_second=num_graphs / seconds,
         )
 
     def _batches(self, purpose: str) -> Iterator[tuple[int, Any]]:

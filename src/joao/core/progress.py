@@ -1,0 +1,138 @@
+"""Show how far long work is: a bar in a terminal, lines elsewhere, and lines for Python's ``logging``.
+
+Work reports to a :class:`Bar`, or calls back. Callers decide whether that is shown: ``verbose`` of an estimator, and
+``--quiet`` and ``--json`` of a command.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Self
+
+from joao.core.errors import UserError, escape_control, short_repr
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress as RichProgress
+    from rich.progress import TaskID
+
+LOGGER = logging.getLogger("joao")
+SECONDS_BETWEEN_LINES = 10.0
+
+
+class Progress:
+    """Where progress is shown, on standard error. Lines also go to the logger ``joao``, at level INFO.
+
+    Args:
+        bars: whether to show bars in a terminal or notebook.
+        lines: whether to print lines elsewhere; not if ``logging`` prints them already.
+
+    >>> with Progress(bars=False, lines=False).bar("scoring", 10) as bar:
+    ...     bar.advance("fold 1")
+    """
+
+    def __init__(self, bars: bool = True, lines: bool = True) -> None:
+        self.bars, self.lines = bars, lines
+
+    @classmethod
+    def from_verbose(cls, verbose: object, place: str) -> Self:
+        """Show everything if ``verbose``, the parameter of an estimator or function ``place``, is not 0."""
+        if not isinstance(verbose, int) or verbose < 0:
+            raise UserError(f"{place}: verbose: expected 0 (silent) or 1 (progress), got {short_repr(verbose)}.")
+        return cls(bool(verbose), bool(verbose))
+
+    def line(self, text: str, visible: bool = True) -> None:
+        """Log a line and, if it is ``visible`` and there is no bar to look at, print it."""
+        text = escape_control(text)
+        LOGGER.info("%s", text)
+        is_logged = LOGGER.isEnabledFor(logging.INFO) and LOGGER.hasHandlers()
+        if visible and self.lines and not is_logged and not _shows_bars(console := _console()):
+            console.print(f"joao: {text}", markup=False, highlight=False, soft_wrap=True)
+
+    @contextmanager
+    def bar(self, what: str, total: int | None, in_lines: bool = True) -> Iterator[Bar]:
+        """Show a bar or, every ten seconds, a line.
+
+        Args:
+            what: description of the work.
+            total: number of steps; None hides the bar until :meth:`Bar.add` sets it.
+            in_lines: whether to print lines; False if the caller prints its own.
+        """
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as RichProgress
+
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}", markup=False),
+        )
+        console = _console()
+        is_shown = self.bars and _shows_bars(console)
+        with RichProgress(*columns, console=console, disable=not is_shown, get_time=lambda: time.monotonic()) as shown:
+            task = shown.add_task(escape_control(what), total=total, visible=total is not None, note="")
+            yield Bar(shown, task, self if in_lines else None)
+
+    @contextmanager
+    def live(self, view: Any) -> Iterator[None]:
+        """Show an object that rich can render, and refresh it; nothing without a terminal or notebook."""
+        from rich.live import Live
+
+        console = _console()
+        if self.bars and _shows_bars(console):
+            with Live(view, console=console, transient=True):
+                yield
+        else:
+            yield
+
+
+class Bar:
+    """The progress of one piece of work; ``shown`` gets a line every :data:`SECONDS_BETWEEN_LINES` seconds."""
+
+    def __init__(self, progress: RichProgress, task: TaskID, shown: Progress | None) -> None:
+        self._progress, self._task, self._shown = progress, task, shown
+        self._printed_at = time.monotonic()
+
+    def advance(self, note: str = "") -> None:
+        """Advance by one step; ``note`` is shown beside the bar."""
+        self._progress.update(self._task, advance=1, note=note)
+        self._print_state(note)
+
+    def add(self, done: int, total: int) -> None:
+        """Advance by ``done`` steps of ``total``."""
+        self._progress.update(self._task, advance=done, total=total, visible=True)
+        self._print_state()
+
+    def _print_state(self, note: str = "") -> None:
+        if self._shown is None or time.monotonic() - self._printed_at < SECONDS_BETWEEN_LINES:
+            return
+        self._printed_at = time.monotonic()
+        state = self._progress.tasks[self._task]
+        parts = [f"{state.description}: {state.completed:,.0f} of {state.total:,.0f}"]
+        parts += [f"{format_seconds(state.time_remaining)} left"] if state.time_remaining else []
+        self._shown.line(", ".join([*parts, *([note] if note else [])]))
+
+
+def format_seconds(seconds: float) -> str:
+    """
+    >>> format_seconds(75.4)
+    '0:01:15'
+    """
+    return str(timedelta(seconds=max(0, round(seconds))))
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(stderr=True)
+
+
+def _shows_bars(console: Console) -> bool:
+    # In a notebook, rich needs ipywidgets to update what it has shown.
+    return console.is_terminal or (console.is_jupyter and importlib.util.find_spec("ipywidgets") is not None)
