@@ -10,7 +10,7 @@ FILES ?=
 # Of `make fuzz`, all readers together.
 SECONDS ?= 600
 
-.PHONY: help setup quickstart test slow kill-test mutants docs lint fix fuzz lowest newest audit release-check clean
+.PHONY: help setup quickstart test slow kill-test mutants docs lint fix fuzz lowest newest audit native wheels release-check clean
 
 help:
 	@echo "make setup       install into .venv: the program is then .venv/bin/joao"
@@ -23,6 +23,7 @@ help:
 	@echo "make lint        check format, lint and types;  make fix  repairs what can be repaired"
 	@echo "make fuzz        feed the readers with mutated files, guided by coverage (SECONDS=600)"
 	@echo "make lowest      run the tests with the lowest versions that are allowed;  make newest  with the newest there are"
+	@echo "make native      compile src/joao/kernels/_native again;  make wheels  builds wheels with it into dist"
 	@echo "make audit       ask for known vulnerabilities of the pinned versions (needs the network)"
 	@echo "make release-check  build wheel and sdist, install them in a bare environment and use them"
 
@@ -78,6 +79,12 @@ audit:
 	@rm -rf build/audit && $(PYTHON) -m venv build/audit
 	@build/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
 	@build/audit/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip --strict
+
+native:
+	@$(PYTHON) hatch_build.py
+
+wheels:
+	@PYTHON=$(PYTHON) .ci/wheels
 
 release-check:
 	@PYTHON=$(PYTHON) .ci/release

@@ -14,6 +14,7 @@ from joao.cli.main import MOVED, app
 from joao.config.methods import method_names, pair_objective_names
 from joao.config.recipe import METHODS
 from joao.data.formats import FORMATS
+from joao.kernels import native
 from joao.objectives import OBJECTIVES, PairObjective
 from joao.report.reported_run import MAP_KINDS
 from joao.runs.folder import LOG_FOLDERS
@@ -100,7 +101,10 @@ def test_quick_commands_do_not_import_torch(arguments, slow):
 
 
 def test_the_version(joao):
-    assert joao("--version").out == f"joao {package.__version__}\n"
+    version, core = joao("--version").out.splitlines()
+    assert version == f"joao {package.__version__}"
+    assert native.native_level() in (*native.LEVELS, "not built")
+    assert (native.native_level() if native.load_library() else "none") in core
 
 
 def next_commands(outcome):

@@ -50,8 +50,9 @@ for _name in MOVED:
 def _version(wanted: bool) -> None:
     if wanted:
         from joao import __version__
+        from joao.kernels.native import describe
 
-        typer.echo(f"joao {__version__}")
+        typer.echo(f"joao {__version__}\n{describe()}")
         raise typer.Exit
 
 
