@@ -63,11 +63,15 @@ def test_no_gain_from_fewer_than_five_seeds():
     assert embedding.gain(scores, "DHFR", embedding.Choice("large", "sum"), embedding.Choice("present", "sum")) is None
 
 
-def test_return_probabilities_of_a_triangle_and_a_path():
-    import networkx
-
-    from joao.data import read_whole
-
-    found = embedding.return_probabilities(read_whole([networkx.cycle_graph(3), networkx.path_graph(2)]))
-    np.testing.assert_allclose(found[0, :3], [1 / 2, 1 / 4, 3 / 8], rtol=1e-6)
-    np.testing.assert_allclose(found[3], [1, 0] * 4)
+def test_second_round_has_its_own_seeds_and_is_not_mixed_with_the_first():
+    records = list(embedding_records({("random_walks", embedding.READOUTS[0]): 1.0}))
+    for record in records:
+        if record["cell"]["seed"] >= 5 and record["cell"]["training"] == "random_walks":
+            record["accuracies"] = {
+                kind: {name: [0.53] * 10 for name in each} for kind, each in record["accuracies"].items()
+            }
+    lines = [line.strip("| ").split(" | ") for line in embedding.page(records).splitlines()]
+    gains = {tuple(line[:2]): line[3].split(" ")[0] for line in lines if len(line) > 4}
+    name = f"random_walks, `{embedding.READOUTS[0]}`"
+    assert gains["features", name] == "+1.00"
+    assert gains["second round", name] == "+3.00"
