@@ -43,7 +43,9 @@ def molecule_columns(smiles: Sequence[str], names: Sequence[str], *, jobs: int =
     for number, chunk in enumerate(chunks):
         if isinstance(chunk, int):
             row = 256 * number + chunk
-            raise UserError(f"fingerprints: molecule {row}, '{smiles[row][:60]}', cannot be parsed by RDKit. Remove it.")
+            raise UserError(
+                f"fingerprints: molecule {row}, '{smiles[row][:60]}', cannot be parsed by RDKit. Remove it."
+            )
     empty = {"ecfp": np.zeros((0, NUM_BITS), np.float32), "descriptors": np.zeros((0, 1), np.float32)}
     tables = [chunk for chunk in chunks if not isinstance(chunk, int)]
     return {name: np.concatenate([each[name] for each in tables]) if tables else empty[name] for name in names}
@@ -80,7 +82,7 @@ class Forests:
         constant: ``(T,)`` prediction of the tasks without a tree, whose training labels are all equal; else NaN.
         task: ``(trees,)`` task of each tree.
         root: ``(trees,)`` first node of each tree.
-        left, right: ``(nodes,)`` the next node if the value is at most the threshold, and otherwise; a leaf names itself.
+        left, right: ``(nodes,)`` next node for values up to the threshold, and for others; a leaf names itself.
         feature, threshold: ``(nodes,)`` the column to look at, and the largest value that goes left.
         value: ``(nodes,)`` prediction of a leaf.
         depth: number of decisions of the deepest tree.

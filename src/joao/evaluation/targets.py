@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self, final
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -311,9 +312,10 @@ def task_figures(
 ) -> dict[str, Any]:
     """Compute metrics of each task and their means over tasks; metrics that are undefined are None.
 
-    ``binary`` tasks have ``roc_auc``, which needs both labels. ``numbers`` have ``rmse`` and ``mae`` in their own units
-    and, if ``learned`` is given, ``rmse_of_mean``, the RMSE of always predicting the training mean. Both RMSE are also
-    averaged in units of each task's standard deviation, as ``..._in_deviations``.
+    ``binary`` tasks have ``roc_auc``, which needs both labels. ``numbers`` have ``rmse`` and ``mae`` in their own
+    units, the rank correlation ``spearman`` of predictions and labels and, if ``learned`` is given, ``rmse_of_mean``,
+    the RMSE of always predicting the training mean. Both RMSE are also averaged in units of each task's standard
+    deviation, as ``..._in_deviations``.
 
     Args:
         kind: ``binary`` or ``numbers``.
@@ -327,6 +329,7 @@ def task_figures(
     else:
         errors = np.abs(predicted.astype(np.float64) - labels)
         found = {"rmse": np.sqrt(_column_means(errors**2)), "mae": _column_means(errors)}
+        found["spearman"] = np.array([_spearman(*both) for both in zip(predicted.T, labels.T, strict=True)])
     averages = {name: _mean(values) for name, values in found.items()}
     if kind == "numbers" and learned is not None:
         mean, deviation = np.array(learned, dtype=np.float64).T
@@ -341,6 +344,14 @@ def task_figures(
             for t, task in enumerate(names)
         },
     }
+
+
+def _spearman(predicted: NDArray[Any], labels: NDArray[Any]) -> float:
+    """Compute the rank correlation over known labels, ties with their mean rank; NaN if either side is constant."""
+    known = ~np.isnan(labels)
+    ranks = [rankdata(values[known]) - (known.sum() + 1) / 2 for values in (predicted, labels)]
+    size = float(np.sqrt((ranks[0] ** 2).sum() * (ranks[1] ** 2).sum()))
+    return float(ranks[0] @ ranks[1]) / size if size else float("nan")
 
 
 def _column_means(values: NDArray[np.float64]) -> NDArray[np.float64]:
