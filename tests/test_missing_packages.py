@@ -48,7 +48,7 @@ def scaffolds(model, folder):
 
 
 def fingerprints(model, folder):
-    return importlib.import_module("repro.protocols.transfer.forest").fingerprints(["CCO"])
+    return importlib.import_module("joao.baselines.forests").molecule_columns(["CCO"], ["ecfp"])
 
 
 def logged(model, folder):

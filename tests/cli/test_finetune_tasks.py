@@ -9,8 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.metrics import roc_auc_score
 
+from joao.baselines.forests import FOREST, molecule_columns
 from joao.data import read
 from joao.evaluation.splits import scaffolds, split_by_scaffold, split_graphs
 from joao.runs.finetuning import load_finetuned
@@ -77,7 +79,15 @@ def test_tasks_on_a_scaffold_split(joao, run, tmp_path):
     assert_mentions(said[1], sizes[0], sizes[1], f"epoch {found.fit.chosen} ")
     assert_mentions(said[2], "ROC-AUC")
     assert_mentions(said[3], "ROC-AUC", "2 tasks", f" {sizes[2]} ")
-    assert len(said) == 5
+    # A forest of scikit-learn on the same molecules.
+    columns = molecule_columns([SMILES[n] for n in labelled], ["ecfp"])["ecfp"]
+    learn, forests = np.concatenate(split[:2]), []
+    for truth in (labels(2), labels(3)):
+        known = np.array([float(truth[n]) for n in labelled])
+        forest = RandomForestClassifier(**FOREST["binary"], random_state=0).fit(columns[learn], known[learn])
+        forests.append(roc_auc_score(known[split.test], forest.predict_proba(columns[split.test])[:, 1]))
+    assert_mentions(said[4], "ECFP", f"{np.mean(forests):.3f}", f"{found.scores['test']['roc_auc']:.3f}")
+    assert len(said) == 6
     assert last_command(outcome) == ["predict", "tuned", "mine.csv", "--out", "predictions.csv"]
     # The test score by hand, from the predictions that the next command writes.
     assert joao(*last_command(outcome)).code == 0

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 from sklearn.metrics import mean_absolute_error, mean_squared_error, roc_auc_score
 
 from joao.data.synthetic import random_graphs
@@ -116,8 +117,9 @@ def test_figures_are_those_of_scikit_learn(kind):
         "roc_auc": lambda y, s: roc_auc_score(y, s) if len(set(y)) == 2 else None,
         "rmse": lambda y, s: mean_squared_error(y, s) ** 0.5 if len(y) else None,
         "mae": lambda y, s: mean_absolute_error(y, s) if len(y) else None,
+        "spearman": lambda y, s: spearmanr(y, s).statistic if len(set(y)) > 1 else None,
     }
-    names = ["roc_auc"] if kind == "binary" else ["rmse", "mae"]
+    names = ["roc_auc"] if kind == "binary" else ["rmse", "mae", "spearman"]
     assert set(found) == {*names, "labels", "tasks"}
     for name in names:
         expected = {task: figures[name](*each) for task, each in measured.items()}

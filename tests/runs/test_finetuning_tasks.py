@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from scipy.stats import spearmanr
 from sklearn.metrics import roc_auc_score
 
 from joao.config.recipe import make_recipe
@@ -85,6 +86,7 @@ def test_scores_are_computed_on_held_out_graphs(found):
                 errors = predicted[measured, column] - truth[measured, column]
                 of_mean = np.sqrt(((truth[measured, column] - mean[column]) ** 2).mean())
                 expected = {"rmse": np.sqrt((errors**2).mean()), "mae": np.abs(errors).mean(), "rmse_of_mean": of_mean}
+                expected["spearman"] = spearmanr(predicted[measured, column], truth[measured, column]).statistic
             assert figures == pytest.approx({**expected, "labels": int(measured.sum())}, rel=1e-4)
     info = found.info
     assert (info.num_train, info.num_validation, info.num_test) == tuple(map(len, split))

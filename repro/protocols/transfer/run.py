@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from joao.baselines.forests import FOREST, molecule_columns
 from joao.config.recipe import Recipe, make_recipe
 from joao.core.errors import UserError
 from joao.core.registry import make_record
@@ -32,7 +33,7 @@ from joao.training.device import make_fabric
 from joao.training.finetune import Finetune, Finetuning
 from repro.protocols.cells import RunOptions, check_known, compute_and_write, dataset_of, load_grid
 from repro.protocols.stacked_fits import can_be_stacked
-from repro.protocols.transfer.forest import FOREST, fingerprints, forest_score
+from repro.protocols.transfer.forest import forest_score
 from repro.protocols.transfer.overlap import find_test_molecules
 from repro.protocols.transfer.score import parts_of, score_seeds
 from repro.record_files import Record, RecordFile
@@ -104,7 +105,11 @@ def finetuning_of(cell: Cell) -> dict[str, Any]:
     own = dict(grid()["datasets"][cell.dataset])
     seeds = grid()["seeds"][: own.pop("seeds", None)]
     if is_forest(cell.method):
-        forest = {"seeds": grid()["methods"][cell.method]["seeds"], **FOREST, **grid()["forests"].get(cell.dataset, {})}
+        forest = {
+            "seeds": grid()["methods"][cell.method]["seeds"],
+            **FOREST["binary"],
+            **grid()["forests"].get(cell.dataset, {}),
+        }
         return {**forest, "seeds": seeds[: forest["seeds"]]}
     return {"seeds": seeds, **grid()["finetuning"], **own}
 
@@ -309,7 +314,7 @@ def _initial(recipe: Recipe, seed: int, dataset: Dataset, device: str) -> Encode
 
 
 def _forest_scores(cell: Cell, dataset: Dataset, split: Split, trained: TrainedEncoder | None) -> dict[str, Any]:
-    columns = fingerprints(dataset.smiles).astype(np.float32)
+    columns = molecule_columns(dataset.smiles, ["ecfp"])["ecfp"]
     if trained is not None:
         columns = np.concatenate([columns, trained.embed(dataset).numpy()], axis=1)
     assert dataset.targets is not None

@@ -151,6 +151,18 @@ def _print_finetuned(finetuned: FinetunedModel, kind: str, output: Output) -> No
     else:
         how = "with other scaffolds" if info.split == "scaffold" else "chosen at random"
         output.say(f"Test {name} {figures}, on {tested} {how}, evaluated once.")
+    _print_forest(finetuned, output)
+
+
+def _print_forest(finetuned: FinetunedModel, output: Output) -> None:
+    """Compare with a random forest on the same test molecules."""
+    forest = (finetuned.scores.get("test") or {}).get("forest")
+    name, figures = format_scores(forest) if forest else ("", None)
+    if figures is not None:
+        own = format_scores(finetuned.scores["test"])[1]
+        output.say(
+            f"On the test molecules of the fine-tuning: random forest on ECFP {name} {figures}, this model {own}."
+        )
 
 
 def _label_counts(finetuned: FinetunedModel) -> str:
@@ -235,6 +247,7 @@ def predict(
             output.say(f"No {name}: no task has both 0 and 1 among the labels of {dataset.name}.")
         else:
             output.say(f"{name[0].upper()}{name[1:]} on the labels of {dataset.name}: {figures}.{optimistic}")
+            _print_forest(finetuned, output)
     output.say(f"Next, in Python: {python_command(out, 'predicted')}")
 
 

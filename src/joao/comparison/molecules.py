@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from joao.baselines.forests import Columns, Forests, molecule_columns
-from joao.comparison.summary import INCONCLUSIVE, NO, YES, best_over_best
+from joao.comparison.molecule_table import MEMBERS, METHODS, METRICS, TableComparison
 from joao.core.errors import UserError, short_repr, suggest
 from joao.core.processes import map_in_processes
 from joao.core.provenance import command, machine, versions
-from joao.core.randomness import numpy_generator
 from joao.core.registry import check_minimum
 from joao.data.dataset import Dataset
-from joao.evaluation.folds import Indices, hash_parts
-from joao.evaluation.splits import Split, scaffold_numbers
-from joao.evaluation.statistics import Gain, mean, paired_gain, sample_std
-from joao.evaluation.tables import markdown
+from joao.evaluation.folds import hash_parts
+from joao.evaluation.splits import SHARES, Split, given_split, molecule_folds
+from joao.evaluation.statistics import mean
 from joao.evaluation.targets import (
     BinaryTargets,
     NumberTargets,
@@ -38,23 +36,6 @@ from joao.evaluation.targets import (
 from joao.runs.trained import load_run, model_path
 from joao.training.device import limit_threads, make_fabric, pick_device
 from joao.training.finetune import Finetune, Finetuning
-
-# Every method, in the order of the table, and what it does.
-METHODS = {
-    "mean": "always predicts the mean label",
-    "ecfp": "random forest on ECFP counts",
-    "descriptors": "random forest on RDKit's 2D descriptors",
-    "frozen_forest": "random forest on embeddings of the encoder",
-    "frozen_linear": "ridge regression on embeddings of the encoder",
-    "finetuned": "fine-tuned encoder",
-    "ensemble": "mean of ecfp, descriptors and finetuned",
-}
-MEMBERS = ("ecfp", "descriptors", "finetuned")
-CHEAP, WITH_ENCODER = ("ecfp", "descriptors"), ("frozen_forest", "frozen_linear", "finetuned", "ensemble")
-REFERENCE = "ecfp"
-# The first metric of a kind of label decides; whether a larger value is better.
-METRICS = {"binary": {"roc_auc": True}, "numbers": {"rmse": False, "mae": False, "spearman": True}}
-SPLITS = ("scaffold", "random")
 
 Predictions = dict[str, NDArray[np.float64]]
 
@@ -84,8 +65,8 @@ class TablePlan:
     def __post_init__(self) -> None:
         check_minimum("compare", 1, partitions=self.partitions, epochs=self.epochs, jobs=self.jobs)
         check_minimum("compare", 2, folds=self.folds)
-        if self.split not in SPLITS:
-            raise UserError(f"compare: unknown split {short_repr(self.split)}. {suggest(self.split, SPLITS)}")
+        if self.split not in SHARES:
+            raise UserError(f"compare: unknown split {short_repr(self.split)}. {suggest(self.split, list(SHARES))}")
         pick_device(self.device)
 
 
@@ -103,74 +84,6 @@ class Work(NamedTuple):
     split: Split
     seed: int
     methods: Sequence[str]
-
-
-def split_into_folds(dataset: Dataset, plan: TablePlan, partition: int) -> list[Split]:
-    """Divide molecules into folds; a tenth of each training part chooses the epoch of fine-tuning.
-
-    Groups of molecules are never divided. They go to the smallest fold, the largest group first, and groups of one size
-    in the order of their labels in the first task, so that all folds have similar labels; equal ones in random order.
-    """
-    from rdkit import Chem, rdBase
-
-    generator = numpy_generator(partition, "folds of molecules")
-    with rdBase.BlockLogs():
-        groups = (
-            scaffold_numbers(dataset.smiles, jobs=plan.jobs)
-            if plan.split == "scaffold"
-            else np.unique([Chem.CanonSmiles(text) for text in dataset.smiles], return_inverse=True)[1]
-        )
-    if len(np.unique(groups)) < 2 * plan.folds:
-        what, fix = ("scaffolds", "Split at random, or use") if plan.split == "scaffold" else ("molecules", "Use")
-        raise UserError(
-            f"{dataset.name}: {len(np.unique(groups))} different {what} are too few for {plan.folds} folds. {fix} "
-            "fewer folds."
-        )
-    assert dataset.targets is not None
-    labels = np.nan_to_num(dataset.targets[:, 0], nan=-np.inf)
-    fold = _divide(groups, labels, plan.folds, generator)
-    found = []
-    for number in range(plan.folds):
-        rest, test = (np.flatnonzero(part) for part in (fold != number, fold == number))
-        is_validation = _divide(groups[rest], labels[rest], 10, generator) == 0
-        found.append(Split(rest[~is_validation], rest[is_validation], test))
-    return found
-
-
-def _divide(groups: Indices, labels: NDArray[np.float32], parts: int, generator: np.random.Generator) -> Indices:
-    names, first, member = np.unique(groups, return_index=True, return_inverse=True)
-    sizes = np.bincount(member)
-    order = np.lexsort((generator.random(len(names)), labels[first], -sizes))
-    part, filled = np.zeros(len(names), dtype=np.int64), np.zeros(parts, dtype=np.int64)
-    for group in order:
-        part[group] = filled.argmin()
-        filled[part[group]] += sizes[group]
-    found: Indices = part[member]
-    return found
-
-
-def given_split(dataset: Dataset, parts: Sequence[str]) -> Split:
-    """Read a split that the user gives: ``train``, ``test`` and, optionally, ``validation`` for each molecule."""
-    names = np.array([str(part).strip().casefold() for part in parts])
-    known = {"train": "train", "test": "test", "validation": "validation", "valid": "validation", "val": "validation"}
-    unknown = next((row for row, name in enumerate(names) if name not in known), None)
-    if unknown is not None:
-        raise UserError(
-            f"{dataset.name}: molecule {unknown}: expected train, validation or test in the split column, got "
-            f"{short_repr(parts[unknown])}."
-        )
-    of = np.array([known[name] for name in names])
-    train, validation, test = (np.flatnonzero(of == part) for part in ("train", "validation", "test"))
-    if len(train) < 10 or not len(test):
-        raise UserError(
-            f"{dataset.name}: the split column has {len(train)} molecules for training and {len(test)} for testing; "
-            "expected at least 10 and 1."
-        )
-    if not len(validation):
-        is_validation = np.zeros(len(train), dtype=bool)
-        is_validation[numpy_generator(0, "validation molecules").permutation(len(train))[: len(train) // 10]] = True
-        train, validation = train[~is_validation], train[is_validation]
-    return Split(train, validation, test)
 
 
 @limit_threads()
@@ -274,7 +187,10 @@ def compare_table(
         part = given_split(numbered, [split[number] for number in numbered.groups])
         splits = [[part] for _ in range(max(3, plan.partitions))]
     else:
-        splits = [split_into_folds(numbered, plan, partition) for partition in range(plan.partitions)]
+        splits = [
+            molecule_folds(numbered, plan.split, plan.folds, partition, jobs=plan.jobs)
+            for partition in range(plan.partitions)
+        ]
     for each in (part for partition in splits for part in partition):
         check_learnable(numbered, kind, each.train)
         if kind == "binary" and all(
@@ -357,136 +273,3 @@ def _scale(labels: NDArray[np.float32]) -> NDArray[np.float64]:
         return np.ones(labels.shape[1])
     deviation = np.sqrt(_nanmean((labels - _nanmean(labels).astype(np.float32)) ** 2))
     return np.where(deviation > 0, deviation, 1.0)
-
-
-TITLES = {"roc_auc": "ROC-AUC", "rmse": "RMSE", "mae": "MAE", "spearman": "Spearman"}
-
-
-@final
-@dataclass(frozen=True)
-class TableRow:
-    """The result of a method.
-
-    Attributes:
-        metrics: mean over folds and partitions of each metric; None if it is undefined.
-        deviation: standard deviation of the first metric over folds, or over seeds of a given split.
-        difference: difference of the first metric to that of :data:`REFERENCE` on the same molecules.
-        seconds: seconds of one fit with its predictions, mean over folds; columns and embeddings are computed before.
-    """
-
-    method: str
-    what: str
-    metrics: Mapping[str, float | None]
-    deviation: float | None
-    difference: Gain | None
-    seconds: float | None
-
-
-@final
-class TableComparison:
-    """The result of comparing methods on a table of molecules. It prints as a table with a verdict.
-
-    Attributes:
-        record: all results, as written by ``joao compare --out``.
-    """
-
-    def __init__(self, record: Mapping[str, Any]) -> None:
-        self.record = record
-        self.metric, self.is_score = next(iter(METRICS[record["kind"]].items()))
-
-    @property
-    def rows(self) -> list[TableRow]:
-        """One row per method."""
-        found = []
-        for name, entry in self.record["methods"].items():
-            known = {
-                metric: [each for row in rows for each in row if each is not None]
-                for metric, rows in entry["metrics"].items()
-            }
-            metrics = {metric: mean(values) if values else None for metric, values in known.items()}
-            values = self._values(name)
-            difference = None if name == REFERENCE else paired_gain(values, self._values(REFERENCE))
-            deviation = sample_std(values.ravel().tolist())
-            found.append(TableRow(name, entry["what"], metrics, deviation, difference, entry["seconds"]))
-        return found
-
-    @property
-    def verdict(self) -> tuple[str, str]:
-        """``yes``, ``no`` or ``cannot be told`` (inconclusive): whether an encoder helps; and a sentence."""
-        sign = 1 if self.is_score else -1
-        cheap, others = ({name: sign * self._values(name) for name in group} for group in (CHEAP, WITH_ENCODER))
-        best, strongest = (max(group, key=lambda name: float(group[name].mean())) for group in (others, cheap))
-        gain = best_over_best(list(others.values()), list(cheap.values()))
-        helps = YES if gain.low > 0 else NO if gain.high < 0 else INCONCLUSIVE
-        words = {
-            YES: f"use {best}. It is better than {strongest}, the better forest,",
-            NO: f"use {strongest}. It is better than {best}, the best method with an encoder,",
-            INCONCLUSIVE: f"inconclusive; {strongest} is cheaper. The best method with an encoder, {best}, differs "
-            f"from {strongest}",
-        }[helps]
-        low, high = sorted((sign * gain.low, sign * gain.high))
-        difference = f"{sign * gain.mean:+.3f} {TITLES[self.metric]} (95 % CI {low:+.3f} to {high:+.3f}"
-        name = self.record["data"]["name"]
-        return helps, f"Verdict on {name}: {words} by {difference}, corrected for choosing the best methods)."
-
-    def _values(self, name: str) -> NDArray[np.float64]:
-        """``(partitions, folds)`` of the first metric."""
-        return np.array(self.record["methods"][name]["metrics"][self.metric], dtype=np.float64)
-
-    def to_json(self) -> Mapping[str, Any]:
-        """Return the record, which has JSON types only."""
-        return self.record
-
-    @property
-    def header(self) -> list[str]:
-        """Titles of the columns of :attr:`lines`."""
-        first, *others = (TITLES[metric] for metric in METRICS[self.record["kind"]])
-        return ["method", first, f"{first} - {REFERENCE} (95 % CI)", *others, "seconds"]
-
-    @property
-    def lines(self) -> list[list[str]]:
-        """The cells of the table under :attr:`header`."""
-        found = []
-        for row in self.rows:
-            first, *others = row.metrics.values()
-            gain = row.difference
-            difference = "" if gain is None else f"{gain.mean:+.3f} ({gain.low:+.3f} to {gain.high:+.3f})"
-            assert first is not None  # checked before training
-            cell = f"{first:.3f}" if row.deviation is None else f"{first:.3f} ± {row.deviation:.3f}"
-            seconds = "" if row.seconds is None else f"{row.seconds:.1f}"
-            further = ["" if value is None else f"{value:.3f}" for value in others]
-            found.append([row.method, cell, difference, *further, seconds])
-        return found
-
-    @property
-    def heading(self) -> str:
-        """Describe data and protocol in one line."""
-        record = self.record
-        sizes = [fold for partition in record["sizes"] for fold in partition]
-        tasks, test = record["tasks"], sum(size[2] for size in sizes) / len(sizes)
-        how = (
-            f"the given split ({test:.0f} test molecules), {len(sizes)} seeds; intervals are about other seeds only"
-            if record["protocol"]["split"] == "given"
-            else f"{record['plan']['folds']} {record['protocol']['split']} folds of {test:.0f} molecules"
-            + (f", {record['plan']['partitions']} times" if record["plan"]["partitions"] > 1 else "")
-        )
-        unlabelled = f" {record['unlabelled']} molecules without a label are left out." if record["unlabelled"] else ""
-        what = f"task {tasks[0]}" if len(tasks) == 1 else f"{len(tasks)} tasks (mean)"
-        data = f"{record['data']['name']}: {record['data']['molecules']} molecules"
-        return f"{data}, {what}. All methods on {how}.{unlabelled}"
-
-    @property
-    def closing_lines(self) -> list[str]:
-        """What the methods are, the units, and the verdict."""
-        record = self.record
-        units = "" if self.is_score or len(record["tasks"]) == 1 else " Errors are in standard deviations of each task."
-        better = "A larger ROC-AUC is better" if self.is_score else "A smaller RMSE is better"
-        methods = ", ".join(f"{name}: {what}" for name, what in METHODS.items())
-        return [
-            f"{better}.{units} The encoder is {record['plan']['model']}. Seconds are for one fit.",
-            f"Methods: {methods}.",
-            self.verdict[1],
-        ]
-
-    def __repr__(self) -> str:
-        return "\n".join([self.heading, "", markdown(self.header, self.lines), "", *self.closing_lines])

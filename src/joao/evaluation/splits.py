@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.core.errors import UserError, suggest
+from joao.core.errors import UserError, short_repr, suggest
 from joao.core.processes import map_chunks
 from joao.core.randomness import numpy_generator
 from joao.data.dataset import Dataset
@@ -247,3 +247,78 @@ def _scaffold_groups(dataset: Dataset) -> Sequence[str] | Sequence[int]:
     if not dataset.smiles and dataset.groups is None:
         raise UserError(f"{dataset.name}: a scaffold split needs SMILES, which this data set lacks. Split at random.")
     return scaffolds(dataset.smiles) if dataset.groups is None else dataset.groups.tolist()
+
+
+def molecule_folds(dataset: Dataset, kind: str, num_folds: int, partition: int, *, jobs: int = 1) -> list[Split]:
+    """Divide molecules with tasks into folds; a tenth of each training part is for validation.
+
+    Groups of molecules are never divided. They go to the smallest fold, the largest group first, and groups of one size
+    in the order of their labels in the first task, so that all folds have similar labels; equal ones in random order.
+
+    Args:
+        dataset: molecules with SMILES.
+        kind: ``scaffold``: a group is a scaffold; ``random``: a group is a molecule with its duplicates.
+        num_folds: number of folds.
+        partition: number of the partition, a seed.
+        jobs: number of processes.
+    """
+    from rdkit import Chem, rdBase
+
+    generator = numpy_generator(partition, "folds of molecules")
+    with rdBase.BlockLogs():
+        groups = (
+            scaffold_numbers(dataset.smiles, jobs=jobs)
+            if kind == "scaffold"
+            else np.unique([Chem.CanonSmiles(text) for text in dataset.smiles], return_inverse=True)[1]
+        )
+    if len(np.unique(groups)) < 2 * num_folds:
+        what, fix = ("scaffolds", "Split at random, or use") if kind == "scaffold" else ("molecules", "Use")
+        raise UserError(
+            f"{dataset.name}: {len(np.unique(groups))} different {what} are too few for {num_folds} folds. {fix} "
+            "fewer folds."
+        )
+    assert dataset.targets is not None
+    labels = np.nan_to_num(dataset.targets[:, 0], nan=-np.inf)
+    fold = _divide(groups, labels, num_folds, generator)
+    found = []
+    for number in range(num_folds):
+        rest, test = (np.flatnonzero(part) for part in (fold != number, fold == number))
+        is_validation = _divide(groups[rest], labels[rest], 10, generator) == 0
+        found.append(Split(rest[~is_validation], rest[is_validation], test))
+    return found
+
+
+def _divide(groups: Indices, labels: NDArray[np.float32], parts: int, generator: np.random.Generator) -> Indices:
+    names, first, member = np.unique(groups, return_index=True, return_inverse=True)
+    sizes = np.bincount(member)
+    order = np.lexsort((generator.random(len(names)), labels[first], -sizes))
+    part, filled = np.zeros(len(names), dtype=np.int64), np.zeros(parts, dtype=np.int64)
+    for group in order:
+        part[group] = filled.argmin()
+        filled[part[group]] += sizes[group]
+    found: Indices = part[member]
+    return found
+
+
+def given_split(dataset: Dataset, parts: Sequence[str]) -> Split:
+    """Read a split that the user gives: ``train``, ``test`` and, optionally, ``validation`` for each molecule."""
+    names = np.array([str(part).strip().casefold() for part in parts])
+    known = {"train": "train", "test": "test", "validation": "validation", "valid": "validation", "val": "validation"}
+    unknown = next((row for row, name in enumerate(names) if name not in known), None)
+    if unknown is not None:
+        raise UserError(
+            f"{dataset.name}: molecule {unknown}: expected train, validation or test in the split column, got "
+            f"{short_repr(parts[unknown])}."
+        )
+    of = np.array([known[name] for name in names])
+    train, validation, test = (np.flatnonzero(of == part) for part in ("train", "validation", "test"))
+    if len(train) < 10 or not len(test):
+        raise UserError(
+            f"{dataset.name}: the split column has {len(train)} molecules for training and {len(test)} for testing; "
+            "expected at least 10 and 1."
+        )
+    if not len(validation):
+        is_validation = np.zeros(len(train), dtype=bool)
+        is_validation[numpy_generator(0, "validation molecules").permutation(len(train))[: len(train) // 10]] = True
+        train, validation = train[~is_validation], train[is_validation]
+    return Split(train, validation, test)

@@ -9,7 +9,8 @@ linear layer. Its ``finetune.json`` contains:
 ``tasks``     names of the tasks in the order of the outputs; empty for classes
 ``settings``  see :class:`joao.training.finetune.Finetune`
 ``fit``       the epochs and the number of the ``chosen`` one
-``scores``    scores of the chosen epoch on the ``validation`` graphs and, if there are any, on the ``test`` graphs
+``scores``    scores of the chosen epoch on the ``validation`` graphs and, if there are any, on the ``test`` graphs; for
+              tasks of molecules these have the scores of a random forest on ECFP beside them (``forest``)
 ``info``      see :class:`FinetuneInfo`
 ============  ======================================================================================================
 """
@@ -27,13 +28,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from joao.baselines.forests import Forests, molecule_columns
 from joao.core.errors import UserError, suggest, user_error_on_failure
 from joao.core.files import parse_json
 from joao.core.provenance import command, machine, versions
 from joao.core.randomness import temporary_seed
 from joao.core.registry import check_options, check_value, make_record
 from joao.data.dataset import Dataset
-from joao.evaluation.splits import SHARES, default_split, split_graphs, split_notice
+from joao.data.molecules import featuriser_version
+from joao.evaluation.splits import SHARES, Split, default_split, split_graphs, split_notice
 from joao.evaluation.targets import (
     KINDS,
     BinaryTargets,
@@ -54,6 +57,7 @@ from joao.training.metrics import Fit, FitEpoch
 
 FILE = "finetune.json"
 FORMAT = 1
+MOST_FOREST_TASKS = 20  # each task has a forest of its own
 _DAMAGED = "{}: is damaged or not the finetune.json of a run"
 
 
@@ -301,12 +305,23 @@ def finetune(
         kind,
         () if kind == "classes" else dataset.target_names,
     )
-    scores = {}
+    scores: dict[str, Any] = {}
     for name in ("validation", "test"):
         if len(getattr(parts, name)):
             part = dataset.subset(getattr(parts, name))
             scores[name] = finetuned.score(finetuned.predict_logits(part), part)
+    if scores.get("test") and dataset.smiles and 0 < len(finetuned.tasks) <= MOST_FOREST_TASKS and featuriser_version():
+        scores["test"]["forest"] = _score_forest(dataset, kind, parts, seed)
     return replace(finetuned, scores=scores)
+
+
+def _score_forest(dataset: Dataset, kind: str, parts: Split, seed: int) -> dict[str, Any]:
+    """Score a random forest on ECFP on the same test molecules; it also learns from the validation molecules."""
+    assert dataset.targets is not None
+    columns, learn = molecule_columns(dataset.smiles, ["ecfp"])["ecfp"], np.concatenate(parts[:2])
+    forests = Forests.fit(columns[learn], dataset.targets[learn], kind, seed)
+    predicted = forests.predict(columns[parts.test]).astype(np.float32)
+    return task_figures(kind, predicted, dataset.targets[parts.test], dataset.target_names)
 
 
 def _select_labelled(dataset: Dataset, kind: str | None, tasks: Sequence[str]) -> tuple[Dataset, str, Targets]:

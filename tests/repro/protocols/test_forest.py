@@ -3,8 +3,9 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.metrics import roc_auc_score
 
+from joao.baselines.forests import FOREST
 from joao.evaluation.splits import Split
-from repro.protocols.transfer.forest import FOREST, forest_score
+from repro.protocols.transfer.forest import forest_score
 
 SPLIT = Split(np.arange(0, 60), np.arange(60, 70), np.arange(70, 100))
 
@@ -28,7 +29,7 @@ def test_score_is_the_mean_over_separate_forests(given):
     for task in (0, 1):
         train = [graph for graph in range(60) if labels[graph, task] in (0, 1)]
         test = [graph for graph in range(70, 100) if labels[graph, task] in (0, 1)]
-        forest = RandomForestClassifier(**FOREST, random_state=3).fit(columns[train], labels[train, task])
+        forest = RandomForestClassifier(**FOREST["binary"], random_state=3).fit(columns[train], labels[train, task])
         scores.append(roc_auc_score(labels[test, task], forest.predict_proba(columns[test])[:, 1]))
     # The third task tells nothing and counts as a half; the fourth cannot be scored.
     assert forest_score(columns, labels, SPLIT, seed=3) == pytest.approx((sum(scores) + 0.5) / 3)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from joao.baselines.forests import molecule_columns
 from joao.core.randomness import derive_seed
 from joao.data import read
 from joao.data.features import Features, make_store
@@ -20,7 +21,7 @@ from joao.training.finetune import Finetune, Finetuning
 from repro.protocols.cells import RunOptions
 from repro.protocols.check import check_record
 from repro.protocols.transfer import run as reproduce
-from repro.protocols.transfer.forest import fingerprints, forest_score
+from repro.protocols.transfer.forest import forest_score
 from repro.protocols.transfer.overlap import molecules_of_test
 from repro.protocols.transfer.run import (
     Cell,
@@ -189,7 +190,7 @@ def test_forests_match_a_hand_computation(short, root, tmp_path):
     list(pretrain_missing(["joao_ecfp"], None, RunOptions(tmp_path, encoders=tmp_path, data_root=root, device="cpu")))
     trained, dataset = load_run(tmp_path / "joao", device="cpu"), read("bace", root)
     split = split_by_scaffold(scaffolds(dataset.smiles))
-    counts = fingerprints(dataset.smiles).astype(np.float32)
+    counts = molecule_columns(dataset.smiles, ["ecfp"])["ecfp"]
     both = np.concatenate([counts, trained.embed(dataset).numpy()], axis=1)
     for method, columns, given in (("ecfp", counts, None), ("joao_ecfp", both, trained)):
         record = reproduce.compute(Cell("bace", method), dataset, given, device="cpu")

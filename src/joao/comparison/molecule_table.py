@@ -1,0 +1,160 @@
+"""The table of a comparison on molecules: rows, differences and a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joao.evaluation.statistics import INCONCLUSIVE, NO, YES, Gain, best_over_best, mean, paired_gain, sample_std
+from joao.evaluation.tables import markdown
+
+# Every method, in the order of the table, and what it does.
+METHODS = {
+    "mean": "always predicts the mean label",
+    "ecfp": "random forest on ECFP counts",
+    "descriptors": "random forest on RDKit's 2D descriptors",
+    "frozen_forest": "random forest on embeddings of the encoder",
+    "frozen_linear": "ridge regression on embeddings of the encoder",
+    "finetuned": "fine-tuned encoder",
+    "ensemble": "mean of ecfp, descriptors and finetuned",
+}
+MEMBERS = ("ecfp", "descriptors", "finetuned")
+CHEAP, WITH_ENCODER = ("ecfp", "descriptors"), ("frozen_forest", "frozen_linear", "finetuned", "ensemble")
+REFERENCE = "ecfp"
+# The first metric of a kind of label decides; whether a larger value is better.
+METRICS = {"binary": {"roc_auc": True}, "numbers": {"rmse": False, "mae": False, "spearman": True}}
+TITLES = {"roc_auc": "ROC-AUC", "rmse": "RMSE", "mae": "MAE", "spearman": "Spearman"}
+
+
+@final
+@dataclass(frozen=True)
+class TableRow:
+    """The result of a method.
+
+    Attributes:
+        metrics: mean over folds and partitions of each metric; None if it is undefined.
+        deviation: standard deviation of the first metric over folds, or over seeds of a given split.
+        difference: difference of the first metric to that of :data:`REFERENCE` on the same molecules.
+        seconds: seconds of one fit with its predictions, mean over folds; columns and embeddings are computed before.
+    """
+
+    method: str
+    what: str
+    metrics: Mapping[str, float | None]
+    deviation: float | None
+    difference: Gain | None
+    seconds: float | None
+
+
+@final
+class TableComparison:
+    """The result of comparing methods on a table of molecules. It prints as a table with a verdict.
+
+    Attributes:
+        record: all results, as written by ``joao compare --out``.
+    """
+
+    def __init__(self, record: Mapping[str, Any]) -> None:
+        self.record = record
+        self.metric, self.is_score = next(iter(METRICS[record["kind"]].items()))
+
+    @property
+    def rows(self) -> list[TableRow]:
+        """One row per method."""
+        found = []
+        for name, entry in self.record["methods"].items():
+            known = {
+                metric: [each for row in rows for each in row if each is not None]
+                for metric, rows in entry["metrics"].items()
+            }
+            metrics = {metric: mean(values) if values else None for metric, values in known.items()}
+            values = self._values(name)
+            difference = None if name == REFERENCE else paired_gain(values, self._values(REFERENCE))
+            deviation = sample_std(values.ravel().tolist())
+            found.append(TableRow(name, entry["what"], metrics, deviation, difference, entry["seconds"]))
+        return found
+
+    @property
+    def verdict(self) -> tuple[str, str]:
+        """``yes``, ``no`` or ``cannot be told`` (inconclusive): whether an encoder helps; and a sentence."""
+        sign = 1 if self.is_score else -1
+        cheap, others = ({name: sign * self._values(name) for name in group} for group in (CHEAP, WITH_ENCODER))
+        best, strongest = (max(group, key=lambda name: float(group[name].mean())) for group in (others, cheap))
+        gain = best_over_best(list(others.values()), list(cheap.values()))
+        helps = YES if gain.low > 0 else NO if gain.high < 0 else INCONCLUSIVE
+        words = {
+            YES: f"use {best}. It is better than {strongest}, the better forest,",
+            NO: f"use {strongest}. It is better than {best}, the best method with an encoder,",
+            INCONCLUSIVE: f"inconclusive; {strongest} is cheaper. The best method with an encoder, {best}, differs "
+            f"from {strongest}",
+        }[helps]
+        low, high = sorted((sign * gain.low, sign * gain.high))
+        difference = f"{sign * gain.mean:+.3f} {TITLES[self.metric]} (95 % CI {low:+.3f} to {high:+.3f}"
+        name = self.record["data"]["name"]
+        return helps, f"Verdict on {name}: {words} by {difference}, corrected for choosing the best methods)."
+
+    def _values(self, name: str) -> NDArray[np.float64]:
+        """``(partitions, folds)`` of the first metric."""
+        return np.array(self.record["methods"][name]["metrics"][self.metric], dtype=np.float64)
+
+    def to_json(self) -> Mapping[str, Any]:
+        """Return the record, which has JSON types only."""
+        return self.record
+
+    @property
+    def header(self) -> list[str]:
+        """Titles of the columns of :attr:`lines`."""
+        first, *others = (TITLES[metric] for metric in METRICS[self.record["kind"]])
+        return ["method", first, f"{first} - {REFERENCE} (95 % CI)", *others, "seconds"]
+
+    @property
+    def lines(self) -> list[list[str]]:
+        """The cells of the table under :attr:`header`."""
+        found = []
+        for row in self.rows:
+            first, *others = row.metrics.values()
+            gain = row.difference
+            difference = "" if gain is None else f"{gain.mean:+.3f} ({gain.low:+.3f} to {gain.high:+.3f})"
+            assert first is not None  # checked before training
+            cell = f"{first:.3f}" if row.deviation is None else f"{first:.3f} ± {row.deviation:.3f}"
+            seconds = "" if row.seconds is None else f"{row.seconds:.1f}"
+            further = ["" if value is None else f"{value:.3f}" for value in others]
+            found.append([row.method, cell, difference, *further, seconds])
+        return found
+
+    @property
+    def heading(self) -> str:
+        """Describe data and protocol in one line."""
+        record = self.record
+        sizes = [fold for partition in record["sizes"] for fold in partition]
+        tasks, test = record["tasks"], sum(size[2] for size in sizes) / len(sizes)
+        how = (
+            f"the given split ({test:.0f} test molecules), {len(sizes)} seeds; intervals are about other seeds only"
+            if record["protocol"]["split"] == "given"
+            else f"{record['plan']['folds']} {record['protocol']['split']} folds of {test:.0f} molecules"
+            + (f", {record['plan']['partitions']} times" if record["plan"]["partitions"] > 1 else "")
+        )
+        unlabelled = f" {record['unlabelled']} molecules without a label are left out." if record["unlabelled"] else ""
+        what = f"task {tasks[0]}" if len(tasks) == 1 else f"{len(tasks)} tasks (mean)"
+        data = f"{record['data']['name']}: {record['data']['molecules']} molecules"
+        return f"{data}, {what}. All methods on {how}.{unlabelled}"
+
+    @property
+    def closing_lines(self) -> list[str]:
+        """What the methods are, the units, and the verdict."""
+        record = self.record
+        units = "" if self.is_score or len(record["tasks"]) == 1 else " Errors are in standard deviations of each task."
+        better = "A larger ROC-AUC is better" if self.is_score else "A smaller RMSE is better"
+        methods = ", ".join(f"{name}: {what}" for name, what in METHODS.items())
+        return [
+            f"{better}.{units} The encoder is {record['plan']['model']}. Seconds are for one fit.",
+            f"Methods: {methods}.",
+            self.verdict[1],
+        ]
+
+    def __repr__(self) -> str:
+        return "\n".join([self.heading, "", markdown(self.header, self.lines), "", *self.closing_lines])

@@ -1,0 +1,115 @@
+"""Oracles: neighbourhoods counted by hand, RDKit's sparse fingerprints folded by a loop, scikit-learn's forests."""
+
+import numpy as np
+import pytest
+
+from joao.baselines.forests import FOREST, LARGEST, Forests, molecule_columns
+from tests.messages import refused
+
+Chem = pytest.importorskip("rdkit.Chem")
+SMILES = ["CCO", "c1ccccc1", "[Na+].[Cl-]", "C", "CC(=O)Oc1ccccc1C(=O)O", "C[C@H](N)O", "C[C@@H](N)O", "CCO"]
+
+
+def fingerprints(smiles):
+    return molecule_columns(smiles, ["ecfp"])["ecfp"]
+
+
+def by_loop(text):
+    from rdkit.Chem.rdFingerprintGenerator import GetMorganGenerator
+
+    counts = np.zeros(2048, dtype=int)
+    whole = GetMorganGenerator(radius=2, fpSize=2048).GetSparseCountFingerprint(Chem.MolFromSmiles(text))
+    for code, count in whole.GetNonzeroElements().items():
+        counts[code % 2048] += count
+    return counts
+
+
+def test_counts_match_the_folded_sparse_fingerprint():
+    found = fingerprints(SMILES)
+    assert (found.shape, found.dtype) == ((8, 2048), np.float32)
+    for row, text in enumerate(SMILES):
+        assert found[row].tolist() == by_loop(text).tolist(), text
+
+
+def test_neighbourhoods_match_a_hand_computation():
+    # Benzene: 6 atoms, each alike at radius 0, 1 and 2.
+    assert sorted(fingerprints(["c1ccccc1"])[0][fingerprints(["c1ccccc1"])[0] > 0].tolist()) == [6, 6, 6]
+    # Methane has a single neighbourhood; a salt that of each ion.
+    assert fingerprints(["C", "[Na+].[Cl-]"]).sum(axis=1).tolist() == [1, 2]
+
+
+def test_mirror_images_and_repeats_have_equal_fingerprints():
+    found = fingerprints(SMILES)
+    assert (found[5] == found[6]).all()
+    assert (found[0] == found[7]).all()
+    assert (found[0] != found[1]).any()
+
+
+def test_counts_are_capped_at_255():
+    assert fingerprints(["C" * 300]).max() == 255
+    assert by_loop("C" * 300).max() > 255
+
+
+def test_no_molecules():
+    assert fingerprints([]).shape == (0, 2048)
+
+
+@pytest.mark.parametrize("text", ["C(", "", "c1cccc1"])
+def test_unparsable_molecule_is_named(text, capfd):
+    with refused("fingerprints", 1, f"'{text}'", "RDKit"):
+        fingerprints(["CCO", text])
+    assert capfd.readouterr() == ("", "")
+
+
+def test_descriptors_match_rdkit_one_by_one():
+    from rdkit.Chem import Descriptors
+
+    found = molecule_columns(SMILES, ["descriptors", "ecfp"])
+    assert found["descriptors"].shape == (8, len(Descriptors.descList))
+    assert (found["ecfp"] == fingerprints(SMILES)).all()
+    for row, text in enumerate(SMILES):
+        for column, (name, compute) in enumerate(Descriptors.descList):
+            expected = compute(Chem.MolFromSmiles(text))
+            expected = 0 if np.isnan(expected) else min(max(expected, -LARGEST), LARGEST)
+            assert found["descriptors"][row, column] == np.float32(expected), (text, name)
+
+
+def test_several_processes_give_the_same_columns():
+    smiles = SMILES * 40  # two chunks
+    alone, shared = (molecule_columns(smiles, ["ecfp"], jobs=jobs)["ecfp"] for jobs in (1, 2))
+    assert (alone == shared).all()
+    with refused(259, "'C('", "RDKit"):
+        fingerprints([*smiles[:259], "C("])
+
+
+@pytest.fixture
+def table():
+    """Columns, and labels of three tasks: one with missing labels, one that is constant, one without labels."""
+    draw = np.random.default_rng(0)
+    columns = draw.normal(size=(90, 5)).astype(np.float32)
+    labels = np.stack([columns[:, 0] + columns[:, 1], np.full(90, 3), np.full(90, np.nan)], axis=1).astype(np.float32)
+    labels[::7, 0] = np.nan
+    return columns, labels
+
+
+@pytest.mark.parametrize("kind", ["binary", "numbers"])
+def test_forests_predict_as_those_of_scikit_learn(table, kind):
+    from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+
+    columns, labels = table
+    settings = FOREST[kind] | {"n_estimators": 20}
+    if kind == "binary":
+        labels[:, 0] = np.where(np.isnan(labels[:, 0]), np.nan, labels[:, 0] > 0)
+        labels[:, 1] = 1
+    known = ~np.isnan(labels[:60, 0])
+    if kind == "binary":
+        forest = RandomForestClassifier(**settings, random_state=4).fit(columns[:60][known], labels[:60, 0][known])
+        expected = forest.predict_proba(columns[60:])[:, 1]
+    else:
+        forest = RandomForestRegressor(**settings, random_state=4).fit(columns[:60][known], labels[:60, 0][known])
+        expected = forest.predict(columns[60:])
+    found = Forests.fit(columns[:60], labels[:60], kind, 4, settings).predict(columns[60:])
+    assert found[:, 0] == pytest.approx(expected, abs=1e-12)
+    assert (found[:, 1] == (1 if kind == "binary" else 3)).all()
+    assert (found[:, 2] == 0).all()
+    assert np.ptp(expected) > 0.1

@@ -1,0 +1,195 @@
+"""Comparison on tables of molecules. Oracles: hand computations from the recorded folds, and scikit-learn's metrics."""
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+import joao
+from joao.comparison import molecules
+from joao.comparison.molecule_table import METHODS, TableComparison
+from joao.comparison.molecules import Labelled, TablePlan, Work, compare_table, predict_split
+from joao.evaluation.splits import given_split, molecule_folds, scaffolds
+from tests.messages import refused
+
+pytest.importorskip("rdkit")
+
+RINGS = [
+    "c1ccccc1",
+    "c1ccncc1",
+    "C1CCCCC1",
+    "C1CCNCC1",
+    "c1ccsc1",
+    "c1ccoc1",
+    "C1CCOC1",
+    "c1cc[nH]c1",
+    "C1CC1",
+    "C1CCC1",
+]
+CHAINS = ["C", "CC", "CCO", "CCN", "ClCC"]
+
+
+def make_table(labels=("active",)):
+    """Fifty molecules of ten scaffolds; the first label is 1 with nitrogen, the second the number of letters."""
+    smiles = [f"{chain}{ring}" for ring in RINGS for chain in CHAINS]
+    columns = {"active": [float("n" in text.lower()) for text in smiles], "size": [float(len(text)) for text in smiles]}
+    dataset = joao.read(smiles)
+    targets = np.array([columns[name] for name in labels], dtype=np.float32).T
+    return molecules.replace(dataset, targets=targets, target_names=tuple(labels))
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Small forests and one epoch."""
+    for kind, settings in molecules.Forests.fit.__globals__["FOREST"].items():
+        monkeypatch.setitem(molecules.Forests.fit.__globals__["FOREST"], kind, settings | {"n_estimators": 5})
+    return TablePlan(folds=2, epochs=1, device="cpu")
+
+
+def test_folds_keep_scaffolds_together_and_use_every_molecule_once():
+    table = make_table()
+    groups = np.array(scaffolds(table.smiles))
+    folds = molecule_folds(table, "scaffold", 3, 0)
+    assert sorted(np.concatenate([fold.test for fold in folds]).tolist()) == list(range(50))
+    for fold in folds:
+        parts = [{*groups[part]} for part in fold]
+        assert sorted(np.concatenate(fold).tolist()) == list(range(50))
+        assert sum(map(len, parts)) == len(set.union(*parts)) == 10
+        assert len(fold.validation) >= 1
+    other = molecule_folds(table, "scaffold", 3, 1)
+    assert [fold.test.tolist() for fold in folds] != [fold.test.tolist() for fold in other]
+
+
+def test_random_folds_are_stratified_and_keep_duplicates_together():
+    table = make_table()
+    doubled = molecules.replace(
+        joao.read([*table.smiles, "OCC" + RINGS[0], *table.smiles]),
+        targets=np.concatenate([table.targets, [[0.0]], table.targets]),
+    )
+    for fold in molecule_folds(doubled, "random", 5, 0):
+        twins = (fold.test + 51)[fold.test < 50]
+        assert {*twins.tolist()} <= {*fold.test.tolist()}
+        assert doubled.targets[fold.test].mean() == pytest.approx(doubled.targets.mean(), abs=0.1)
+
+
+def test_too_few_scaffolds_for_the_folds():
+    with refused("10", "6 folds", "random"):
+        molecule_folds(make_table(), "scaffold", 6, 0)
+
+
+def test_given_split():
+    table = make_table()
+    split = given_split(table, ["train"] * 30 + ["valid"] * 5 + ["Test"] * 15)
+    assert [part.tolist() for part in split] == [list(range(30)), list(range(30, 35)), list(range(35, 50))]
+    without = given_split(table, ["train"] * 30 + ["test"] * 20)
+    assert sorted([*without.train, *without.validation]) == list(range(30))
+    assert len(without.validation) == 3
+    with refused("molecule 2", "'hold'", "train"):
+        given_split(table, ["train", "test", "hold"] * 16 + ["train"] * 2)
+    with refused("0 for testing"):
+        given_split(table, ["train"] * 50)
+
+
+def test_record_has_every_method_and_its_scores_by_hand(quick):
+    table = make_table()
+    done = []
+    comparison = compare_table(table, quick, on_done=lambda *each: done.append(each))
+    assert done == [(number, 4) for number in range(1, 5)]
+    assert [row.method for row in comparison.rows] == list(METHODS)
+    assert comparison.record["unlabelled"] == 0
+    data = Labelled(table, "binary", molecules.molecule_columns(table.smiles, ("ecfp", "descriptors")))
+    expected = []
+    for fold in molecule_folds(table, "scaffold", 2, 0):
+        predicted, seconds = predict_split(Work(fold, 0, ("mean", "ecfp")), data, quick)
+        expected.append(roc_auc_score(table.targets[fold.test, 0], predicted["ecfp"][:, 0]))
+        assert np.unique(predicted["mean"]) == pytest.approx(table.targets[np.concatenate(fold[:2])].mean())
+        assert seconds.keys() == {"mean", "ecfp"}
+    metrics = comparison.record["methods"]["ecfp"]["metrics"]
+    assert metrics == {"roc_auc": [pytest.approx(expected)]}
+    assert comparison.record["methods"]["mean"]["metrics"]["roc_auc"] == [[0.5, 0.5]]
+
+
+def test_labels_of_test_molecules_reach_no_model(quick):
+    table = make_table(("size",))
+    (fold, _) = molecule_folds(table, "scaffold", 2, 0)
+    changed = table.targets.copy()
+    changed[fold.test] += 100
+    columns = molecules.molecule_columns(table.smiles, ("ecfp", "descriptors"))
+    columns["encoder"] = columns["descriptors"]
+    work = Work(fold, 0, [name for name in METHODS if name != "ensemble"])
+    before, after = (
+        predict_split(work, Labelled(molecules.replace(table, targets=targets), "numbers", columns), quick)[0]
+        for targets in (table.targets, changed)
+    )
+    for name in before:
+        assert (before[name] == after[name]).all(), name
+
+
+def test_given_split_has_seeds_and_missing_labels_are_left_out(quick):
+    table = make_table(("active", "size"))
+    table.targets[[0, 7], :] = np.nan
+    notices = []
+    comparison = compare_table(
+        table, quick, split=["train", "train", "test"] * 16 + ["test"] * 2, on_notice=notices.append
+    )
+    assert comparison.record["unlabelled"] == 2
+    assert comparison.record["tasks"] == ["active"]
+    assert "size" in notices[0]
+    assert np.shape(comparison.record["methods"]["ecfp"]["metrics"]["roc_auc"]) == (3, 1)
+    assert comparison.record["protocol"]["split"] == "given"
+
+
+def of_values(kind, **values):
+    """A comparison with made-up values of the first metric, one per fold."""
+    metric = "roc_auc" if kind == "binary" else "rmse"
+    other = {} if kind == "binary" else {"mae": [[1.0] * 4], "spearman": [[None] * 4]}
+    methods = {
+        name: {"what": "", "metrics": {metric: [values.get(name, values["others"])], **other}, "seconds": None}
+        for name in METHODS
+    }
+    return TableComparison(
+        {
+            "kind": kind,
+            "methods": methods,
+            "data": {"name": "table", "molecules": 9},
+            "tasks": ["t"],
+            "unlabelled": 0,
+            "sizes": [[[5, 1, 3]] * 4],
+            "protocol": {"split": "scaffold"},
+            "plan": {"model": "molecules", "folds": 4, "partitions": 1},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "encoder", "helps", "method"),
+    [
+        ("binary", [0.9, 0.91, 0.9, 0.91], "yes", "finetuned"),
+        ("binary", [0.3, 0.31, 0.3, 0.31], "no", "descriptors"),
+        ("binary", [0.9, 0.3, 0.8, 0.4], "cannot be told", "ecfp"),
+        ("numbers", [0.1, 0.11, 0.1, 0.11], "yes", "finetuned"),
+        ("numbers", [0.9, 0.91, 0.9, 0.91], "no", "descriptors"),
+    ],
+)
+def test_verdict_follows_the_sign_of_the_metric(kind, encoder, helps, method):
+    forest = [0.6, 0.61, 0.59, 0.6]
+    slightly_better = [value + (0.001 if kind == "binary" else -0.001) for value in forest]
+    encoders = dict.fromkeys(
+        ("frozen_forest", "frozen_linear", "ensemble"), [0.3] * 4 if kind == "binary" else [0.9] * 4
+    )
+    comparison = of_values(kind, others=forest, descriptors=slightly_better, finetuned=encoder, **encoders)
+    assert comparison.verdict[0] == helps
+    assert method in comparison.verdict[1] or helps == "cannot be told"
+    row = next(row for row in comparison.rows if row.method == "finetuned")
+    assert row.difference.mean == pytest.approx(np.mean(encoder) - np.mean(forest))
+    assert "finetuned" in repr(comparison)
+
+
+def test_graphs_without_smiles_are_refused():
+    with refused("MUTAG", "SMILES"):
+        compare_table(joao.read("MUTAG"), TablePlan())
+
+
+@pytest.mark.parametrize(("option", "value"), [("split", "time"), ("folds", 1), ("epochs", 0), ("partitions", 0)])
+def test_bad_options(option, value):
+    with refused("compare", value):
+        TablePlan(**{option: value})
