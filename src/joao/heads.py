@@ -1,7 +1,5 @@
 """Projection heads between embedding and loss. They are discarded after pre-training."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import cast, final
 

@@ -1,7 +1,5 @@
 """The base classes of augmentations, and helpers to choose nodes."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 

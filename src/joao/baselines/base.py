@@ -1,7 +1,5 @@
 """The base class of baselines."""
 
-from __future__ import annotations
-
 import inspect
 from abc import ABC, abstractmethod
 from importlib.util import find_spec

@@ -3,8 +3,6 @@
 gensim runs in one thread, so that results depend only on the seed.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, final

@@ -1,7 +1,5 @@
 """The graphlet kernel, with exact counts of graphlets of three and four nodes by formulas instead of enumeration."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import ClassVar, final
 

@@ -1,7 +1,5 @@
 """Baselines that count labels and degrees, without further structure."""
 
-from __future__ import annotations
-
 from typing import ClassVar, final
 
 import numpy as np

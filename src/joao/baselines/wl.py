@@ -1,7 +1,5 @@
 """The Weisfeiler-Lehman subtree kernel."""
 
-from __future__ import annotations
-
 from typing import ClassVar, final
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Build the objects that a recipe names. Nothing else makes objects from names."""
 
-from __future__ import annotations
-
 import copy
 import re
 from collections.abc import Callable, Iterable, Mapping

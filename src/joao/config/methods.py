@@ -3,8 +3,6 @@
 This module imports neither torch nor the families, because the command line lists methods in its help texts.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator, Mapping
 from functools import cache

@@ -1,7 +1,5 @@
 """Change a recipe before it is validated, as ``--set`` does."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard

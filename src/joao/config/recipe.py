@@ -20,8 +20,6 @@ augmentations three times to the pool, and ``strengths = { 0.1 = 1, 0.2 = 2, 0.3
 strengths (:func:`expand_strengths`). ``smiles`` and ``identifiers`` name columns of a table of molecules.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import tomllib
 from collections.abc import Mapping, Sequence

@@ -23,8 +23,6 @@ A node with codes -1 is masked. Codes beyond a table count as its last entry, wh
 attributes, stands for all rare ones.
 """
 
-from __future__ import annotations
-
 NUM_ELEMENTS = 119
 NUM_CHIRALITIES = 4
 NUM_BOND_TYPES = 4

@@ -1,7 +1,5 @@
 """Errors and notices for the user, and helpers for their messages."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

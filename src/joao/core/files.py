@@ -1,7 +1,5 @@
 """Reading of regular files and strict JSON, atomic writing of files, and folders locked by one process."""
 
-from __future__ import annotations
-
 import errno
 import json
 import math

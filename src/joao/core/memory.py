@@ -4,8 +4,6 @@ A few bytes of a file can claim any number of nodes, columns or weights, or expa
 that is not in proportion to the bytes of the input draws on a :class:`Budget` first. Its limits are in SECURITY.md.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from dataclasses import dataclass

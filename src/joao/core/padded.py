@@ -4,8 +4,6 @@ A batch has capacity for a fixed number of nodes and edges. Nodes that are paddi
 stay in place and are masked. The last node is always padding: removed edges start there and contribute nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

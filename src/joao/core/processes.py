@@ -1,7 +1,5 @@
 """Worker processes: start and watch them, and map a function over items or chunks. Signals that stop a training."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import pickle

@@ -1,7 +1,5 @@
 """What records say about a result: versions, machine, command, time and peak memory."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import hashlib

@@ -1,7 +1,5 @@
 """One seed, split into named generators."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

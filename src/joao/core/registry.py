@@ -1,7 +1,5 @@
 """Names of the members of a family, and checks of options and records against annotations."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import re

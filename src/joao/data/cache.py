@@ -8,8 +8,6 @@ version of RDKit are converted again if RDKit is installed, and used as they are
 Files are stored in ``packed`` in the folder ``JOAO_CACHE`` or else in the user's cache; ``JOAO_CACHE=off`` disables it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Callable

@@ -5,8 +5,6 @@ and hydrogens without a neighbour are kept. A salt is one graph with several com
 elements and bonds that are not in its lists; its table of 120 elements has a row for 118.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ Downloads use https only, also after redirects. The SHA-256 of the first downloa
 (``NAME.zip.sha256``); a file that differs later, on the server or on disk, is refused.
 """
 
-from __future__ import annotations
-
 import difflib
 import hashlib
 import http.client

@@ -1,7 +1,5 @@
 """Weisfeiler-Lehman labels of all graphs at once, and twins: graphs that these labels cannot distinguish."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Random graphs for tests and benchmarks."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from joao.core.errors import UserError

@@ -3,8 +3,6 @@
 Everything else relies on the form that is established here, in particular on the order of the edges.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from numbers import Integral, Real

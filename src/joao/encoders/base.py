@@ -1,7 +1,5 @@
 """The base classes of encoders, and what several of them share."""
 
-from __future__ import annotations
-
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Custom encoders: any torch module, or layers of a torch-geometric convolution."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, cast, final

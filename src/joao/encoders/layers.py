@@ -1,7 +1,5 @@
 """Building blocks of encoders: sums over neighbours, diffusion, readouts, and batch normalisation of padded views."""
 
-from __future__ import annotations
-
 import math
 import re
 import warnings

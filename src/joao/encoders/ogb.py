@@ -1,7 +1,5 @@
 """The three encoders of the OGB setting and the layers they share."""
 
-from __future__ import annotations
-
 from itertools import accumulate
 from typing import cast, final
 

@@ -1,7 +1,5 @@
 """Partitions of a data set into folds, shared by all methods."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """Splits of labelled graphs into training, validation and test parts: at random, by scaffold, or with few labels."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 

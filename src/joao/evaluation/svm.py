@@ -23,8 +23,6 @@ This depends on the two graphs only, so that one matrix of all pairs serves all 
 Several embeddings and feature maps of the same graphs can be scored together: their kernel is the mean of the kernels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -4,8 +4,6 @@ A *part* is a pair of training and test graphs. A *machine* separates two classe
 call of :func:`joao.kernels.svm_dual.solve_duals` fits all machines of all parts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import combinations
 

@@ -1,7 +1,5 @@
 """Format scores and tables as text."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ Losses and scores are computed for F folds at once, each with G graphs and its o
 shapes and they never synchronise with the host, so that they can be recorded in a CUDA graph.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

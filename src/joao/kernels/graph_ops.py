@@ -1,7 +1,5 @@
 """Operations on the graphs of a padded batch: growth times, copying graphs into a batch, ranks within groups."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 import torch

@@ -1,7 +1,5 @@
 """Layers of encoders on padded views: sums over neighbours and graphs, masked batch normalisation, a GIN layer."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple, cast
 

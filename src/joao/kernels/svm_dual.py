@@ -1,7 +1,5 @@
 """Support vector machines, fitted side by side by decomposition with two coordinates per step."""
 
-from __future__ import annotations
-
 import importlib.util
 from dataclasses import dataclass
 from typing import final

@@ -1,7 +1,5 @@
 """The base classes of objectives, and helpers of several of them."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

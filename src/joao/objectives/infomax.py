@@ -1,7 +1,5 @@
 """Objectives that distinguish the graph of a node from other graphs: Infomax, InfoGraph and MVGRL."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass

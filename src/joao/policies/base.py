@@ -1,7 +1,5 @@
 """The base class of policies, and checks of priors and losses."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from typing import Any, overload
 

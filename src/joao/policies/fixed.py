@@ -1,7 +1,5 @@
 """Policies that do not learn."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from typing import final
 

@@ -1,7 +1,5 @@
 """The complete state of a pre-training as named tensors, from which it resumes bit for bit."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from typing import Any

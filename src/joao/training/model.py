@@ -12,8 +12,6 @@ one of :math:`n / w` parts of an epoch with :math:`n` graphs and windows of :mat
 about a million graphs, is permuted uniformly, exactly as in memory.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Iterator

@@ -6,8 +6,6 @@ For example, two molecules of carbon monoxide with atomic numbers as labels::
     joao.data.read([molecule, molecule])
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from typing import Any

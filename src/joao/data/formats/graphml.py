@@ -9,8 +9,6 @@ docs/data-formats.md lists the attributes that are read.
 ['C', 'O', 'C']
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Real

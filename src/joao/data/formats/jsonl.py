@@ -8,8 +8,6 @@ Two graphs, the second with an isolated node::
 Optional keys must be given for all graphs or for none.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice

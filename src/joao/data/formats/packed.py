@@ -16,8 +16,6 @@ The metadata are ``joao.data`` (number of the format), ``about`` (JSON: name, ki
 version of the featuriser, types of the arrays in memory) and ``checksum``, a hash of everything else.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import lzma

@@ -15,8 +15,6 @@ functions count as absent, as published.
 The file is a pickle. Only tensors and a stand-in for that one class are unpickled.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import replace

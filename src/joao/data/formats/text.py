@@ -1,7 +1,5 @@
 """Read text, tables of numbers, compressed files and archives safely. Nothing is ever extracted to disk."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

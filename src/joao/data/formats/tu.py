@@ -3,8 +3,6 @@
 Edge attributes come before the one-hot edge labels. If nodes are not sorted by graph, they are sorted stably.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Formats with a piecewise reader (tables of molecules, JSON lines) and stores are
 read whole and cut.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """What the processes of one training do together: collectives, shards of a batch, and batch normalisation."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Find out which process of a training this is, and start the processes of this machine. Does not import torch."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import time
