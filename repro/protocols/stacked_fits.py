@@ -8,6 +8,7 @@ runs few large steps instead of many small ones.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
@@ -15,7 +16,7 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from joao.augmentations import Identity
@@ -23,7 +24,7 @@ from joao.augmentations.base import PaddedAugmentation
 from joao.core.graphs import GraphStore
 from joao.core.padded import PaddedBatch, PaddedViews
 from joao.core.randomness import temporary_seed, torch_generator
-from joao.encoders.base import StackableEncoder, stack_parameters
+from joao.encoders.base import StackableEncoder
 from joao.evaluation.targets import Targets
 from joao.training.device import matmul_precision
 from joao.training.fast.batches import CudaGraphRunner, PaddedStore, drop_unused_edge_attr
@@ -46,6 +47,20 @@ class Part:
     validation: Tensor
     seed: int
     start: Sequence[Tensor] | None = None
+
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def stack_parameters(module: M, count: int) -> M:
+    """Copy ``module`` with ``count`` copies of each parameter and buffer along a new first dimension."""
+    copied = copy.deepcopy(module)
+    for part in copied.modules():
+        for name, value in list(part.named_parameters(recurse=False)):
+            setattr(part, name, nn.Parameter(value.detach().expand(count, *value.shape).clone()))
+        for name, buffer in list(part.named_buffers(recurse=False)):
+            setattr(part, name, buffer.detach().expand(count, *buffer.shape).clone())
+    return copied
 
 
 def fit_all(finetuning: Finetuning, parts: Sequence[Part]) -> Iterator[Fit]:

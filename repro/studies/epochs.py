@@ -29,7 +29,6 @@ from joao.core.files import make_folder, write_json
 from joao.core.randomness import derive_seed
 from joao.data import read_whole
 from joao.data.features import make_store
-from joao.evaluation.splits import few_label_splits
 from joao.evaluation.tables import markdown, with_deviation
 from joao.evaluation.targets import ClassTargets
 from joao.runs.scoring import provenance, require_classes
@@ -39,6 +38,7 @@ from joao.training.metrics import FitEpoch
 from repro.intervals import estimate_gain
 from repro.protocols.semi_supervised.run import Cell, Work, grid, record_file, start_of
 from repro.record_files import RECORDS
+from repro.splits import few_label_splits
 from repro.studies.common import generated, write_page, write_record
 from repro.tables.names import NAMES
 from repro.tasks import run_tasks

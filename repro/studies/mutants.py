@@ -41,6 +41,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "src/joao/objectives": ("tests/objectives",),
     "src/joao/evaluation/folds.py": ("tests/evaluation/test_folds.py",),
     "src/joao/evaluation/splits.py": ("tests/evaluation/test_splits.py", "tests/evaluation/test_few_labels.py"),
+    "repro/splits.py": ("tests/evaluation/test_few_labels.py",),
     "src/joao/augmentations": ("tests/augmentations",),
     "src/joao/training/checkpoint.py": ("tests/training/test_checkpoint.py",),
     "src/joao/runs/pretraining.py": ("tests/runs/test_checkpointing.py",),
@@ -60,8 +61,6 @@ TARGETS: dict[str, tuple[str, ...]] = {
 PARTS: dict[str, tuple[str, ...]] = {
     "src/joao/evaluation/splits.py": (
         "Split",
-        "few_label_splits",
-        "split_hash",
         "hold_out",
         "sample_stratified",
         "default_split",

@@ -39,7 +39,7 @@ from joao.data.formats.smiles import read_molecule_table
 from joao.data.molecules import make_molecules
 from joao.data.names import resolve_path
 from joao.encoders import MoleculeGin
-from joao.evaluation.splits import SHARES, Split, scaffold_numbers, split_graphs, split_hash
+from joao.evaluation.splits import SHARES, Split, scaffold_numbers, split_graphs
 from joao.evaluation.targets import BinaryTargets, select_tasks
 from joao.runs.pretraining import pretrain
 from joao.runs.scoring import describe_data, provenance
@@ -53,6 +53,7 @@ from repro.protocols.transfer.overlap import count, find_shared, molecules_of_te
 from repro.protocols.transfer.repeats import record_file
 from repro.protocols.transfer.score import score_parts
 from repro.record_files import Record
+from repro.splits import split_hash
 from repro.tasks import run_tasks
 
 CORPUS = "zinc_part"

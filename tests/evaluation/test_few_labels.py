@@ -6,7 +6,8 @@ import pytest
 from hypothesis import assume, given
 
 from joao.evaluation.folds import folds
-from joao.evaluation.splits import Split, few_label_splits, hold_out, sample_stratified, split_hash
+from joao.evaluation.splits import Split, hold_out, sample_stratified
+from repro.splits import few_label_splits, split_hash
 from tests.messages import refused
 
 CLASSES = np.array([0] * 400 + [1] * 250 + [2] * 130)

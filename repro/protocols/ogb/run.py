@@ -18,7 +18,7 @@ from joao.data.dataset import Dataset
 from joao.data.features import Features, make_store
 from joao.data.names import ogb_path
 from joao.encoders import OgbGin, OgbMoleculeGin, SyntaxGin
-from joao.evaluation.splits import Split, split_hash
+from joao.evaluation.splits import Split
 from joao.runs.folder import Run
 from joao.runs.pretraining import pretrain
 from joao.runs.scoring import describe_data, provenance
@@ -28,6 +28,7 @@ from joao.training.finetune import Finetune, Finetuning
 from repro.protocols.cells import RunOptions, check_known, compute_and_write, load_grid, training_facts
 from repro.protocols.ogb.benchmark import Benchmark, OfficialScore, benchmark_of, score_seed
 from repro.record_files import Record, RecordFile
+from repro.splits import split_hash
 
 OgbEncoder = OgbGin | OgbMoleculeGin | SyntaxGin
 PROTOCOL = {

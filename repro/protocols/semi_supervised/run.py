@@ -21,7 +21,7 @@ from joao.data import list_datasets
 from joao.data.dataset import Dataset
 from joao.data.features import Features, make_store
 from joao.encoders import Encoder
-from joao.evaluation.splits import Split, few_label_splits, split_hash
+from joao.evaluation.splits import Split
 from joao.evaluation.statistics import chance_level
 from joao.evaluation.targets import ClassTargets
 from joao.policies.fixed import POOLS
@@ -33,6 +33,7 @@ from joao.training.finetune import Finetune, Finetuning
 from repro.protocols.cells import RunOptions, check_known, compute_and_write, dataset_of, load_grid, training_facts
 from repro.protocols.semi_supervised.score import score_splits
 from repro.record_files import Record, RecordFile
+from repro.splits import few_label_splits, split_hash
 
 
 @dataclass(frozen=True)

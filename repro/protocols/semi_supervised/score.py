@@ -58,7 +58,7 @@ def score_splits(
     Args:
         finetuning: of all graphs.
         classes: ``(G,)`` class numbers.
-        splits: the folds, see :func:`joao.evaluation.splits.few_label_splits`.
+        splits: the folds, see :func:`repro.splits.few_label_splits`.
         seed: of batches and augmentations; each fold has its own from it.
     """
     parts = [

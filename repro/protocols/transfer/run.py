@@ -23,7 +23,7 @@ from joao.data.dataset import Dataset, concatenate_datasets
 from joao.data.features import Features, make_store
 from joao.encoders import Encoder, MoleculeGin
 from joao.evaluation.folds import Indices
-from joao.evaluation.splits import SHARES, Split, split_graphs, split_hash
+from joao.evaluation.splits import SHARES, Split, split_graphs
 from joao.evaluation.targets import BinaryTargets, select_tasks
 from joao.runs.folder import Run
 from joao.runs.pretraining import pretrain
@@ -37,6 +37,7 @@ from repro.protocols.transfer.forest import forest_score
 from repro.protocols.transfer.overlap import find_test_molecules
 from repro.protocols.transfer.score import parts_of, score_seeds
 from repro.record_files import Record, RecordFile
+from repro.splits import split_hash
 from repro.tasks import run_tasks
 
 PROTOCOL = {

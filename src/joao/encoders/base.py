@@ -1,9 +1,8 @@
 """The base classes of encoders, and what several of them share."""
 
-import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import TypeVar, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -132,7 +131,7 @@ class PaddedEncoder(NodeEncoder, ABC):
 
 
 class StackableEncoder(PaddedEncoder, ABC):
-    """An encoder whose weights can be stacked (:func:`stack_parameters`), so that each view has its own weights.
+    """An encoder whose weights may have a further first dimension, so that each view has its own weights.
 
     :meth:`encode_padded` then takes views of different graphs, and uses the running statistics in evaluation mode.
     """
@@ -144,17 +143,3 @@ def check_layers(encoder_name: str, width: int, layers: int, dropout: float = 0.
         raise UserError(f"{encoder_name}: width and layers must be at least 1, got {width} and {layers}.")
     if not 0 <= dropout < 1:
         raise UserError(f"{encoder_name}: dropout must be in [0, 1), got {dropout}.")
-
-
-M = TypeVar("M", bound=nn.Module)
-
-
-def stack_parameters(module: M, count: int) -> M:
-    """Copy ``module`` with ``count`` copies of each parameter and buffer along a new first dimension."""
-    copied = copy.deepcopy(module)
-    for part in copied.modules():
-        for name, value in list(part.named_parameters(recurse=False)):
-            setattr(part, name, nn.Parameter(value.detach().expand(count, *value.shape).clone()))
-        for name, buffer in list(part.named_buffers(recurse=False)):
-            setattr(part, name, buffer.detach().expand(count, *buffer.shape).clone())
-    return copied

@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from joao.core.graphs import GraphStore
 from joao.data.features import CODE_RULES, RULES, Features, make_store
-from joao.data.shards.store import BLOCK, ShardStore, open_store
+from joao.data.shards.store import BLOCK, ShardStore
 from joao.data.synthetic import random_graphs
 
 PARTS = ("x", "source", "target", "graph_of_node", "nodes_per_graph", "first_node", "first_edge", "reverse_edge")
@@ -28,7 +27,7 @@ def assert_same_batch(found, expected):
 def test_batches_match_those_in_memory(as_shards, rule, generator):
     dataset = random_graphs(40, 7, 2.5, num_attributes=2, num_edge_attributes=1)
     features = Features.from_dataset(dataset, rule, max_degree=5)
-    memory, shards = make_store(dataset, features), open_store(as_shards(dataset), features)
+    memory, shards = make_store(dataset, features), ShardStore(as_shards(dataset), features)
     assert isinstance(shards, ShardStore)
     assert (len(shards), shards.num_features, shards.num_edge_features) == (40, memory.num_features, 1)
     for size in (1, 2, 40):
@@ -43,7 +42,7 @@ def test_molecules(as_shards):
 
     dataset = read(["CCO", "c1ccccc1", "[Na+].[Cl-]", "no", "F/C=C/F", "[2H]C"])
     features = Features.from_dataset(dataset)
-    memory, shards = make_store(dataset, features), open_store(as_shards(dataset, rows=2), features)
+    memory, shards = make_store(dataset, features), ShardStore(as_shards(dataset, rows=2), features)
     for numbers in (torch.tensor([4, 0, 2]), torch.arange(5)):
         assert_same_batch(shards.batch(numbers), memory.batch(numbers))
 
@@ -51,9 +50,8 @@ def test_molecules(as_shards):
 def test_only_shards_are_shuffled_in_blocks(as_shards):
     dataset = random_graphs(9, 5, 2)
     features = Features.from_dataset(dataset)
-    assert isinstance(open_store(dataset, features), GraphStore)
-    assert open_store(dataset, features).block == 0
-    assert open_store(as_shards(dataset), features).block == BLOCK
+    assert make_store(dataset, features).block == 0
+    assert ShardStore(as_shards(dataset), features).block == BLOCK
 
 
 def test_batches_are_moved_to_the_device(as_shards):

@@ -14,7 +14,6 @@ from joao.core.randomness import torch_generator
 from joao.core.registry import snake_case
 from joao.data import list_datasets, read
 from joao.data.synthetic import random_graphs
-from joao.evaluation.splits import few_label_splits, split_hash
 from joao.evaluation.targets import ClassTargets
 from joao.policies.fixed import POOLS
 from joao.runs.pretraining import pretrain
@@ -41,6 +40,7 @@ from repro.protocols.semi_supervised.run import (
     works,
 )
 from repro.protocols.semi_supervised.score import score_splits
+from repro.splits import few_label_splits, split_hash
 from repro.tasks import run_tasks
 from tests.messages import refused
 from tests.repro.records import remove

@@ -11,11 +11,11 @@ from joao.core.randomness import derive_seed, temporary_seed
 from joao.data import Features, make_store
 from joao.data.synthetic import random_graphs
 from joao.encoders import ResGcn
-from joao.evaluation.splits import few_label_splits
 from joao.evaluation.targets import ClassTargets
 from joao.training.finetune import Finetune, Finetuning
 from joao.training.metrics import Fit, FitEpoch
 from repro.protocols.semi_supervised.score import FewLabelsScore, FewLabelsScores, score_splits
+from repro.splits import few_label_splits
 
 DATA = random_graphs(60, 8, 2.5, seed=3, num_classes=3)
 CLASSES = DATA.classes

@@ -15,11 +15,11 @@ from joao.core.randomness import temporary_seed
 from joao.data import Features, make_store
 from joao.data.synthetic import random_graphs
 from joao.encoders import Gin, MoleculeGin, ResGcn
-from joao.encoders.base import StackableEncoder, stack_parameters
+from joao.encoders.base import StackableEncoder
 from joao.evaluation.targets import KINDS, BinaryTargets, ClassTargets, NumberTargets
 from joao.training.finetune import Finetune, Finetuning
 from repro.protocols import stacked_fits as stacked_module
-from repro.protocols.stacked_fits import Part, StackedFits, fit_all
+from repro.protocols.stacked_fits import Part, StackedFits, fit_all, stack_parameters
 from tests.messages import refused
 
 NUMBERS = torch.arange(45)

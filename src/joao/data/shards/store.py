@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from joao.core.graphs import GraphBatch, Store
-from joao.data.dataset import Dataset, sizes_to_offsets
-from joao.data.features import Features, make_store
+from joao.data.dataset import sizes_to_offsets
+from joao.data.features import Features
 from joao.data.shards.shards import Shards
 
 # Number of graphs that are read together; 4,096 molecules take half a megabyte.
@@ -82,8 +82,3 @@ class ShardStore(Store):
             self._prefetched[block] = None
             if len(self._prefetched) > _MAX_PREFETCHED:
                 del self._prefetched[next(iter(self._prefetched))]
-
-
-def open_store(graphs: Dataset | Shards, features: Features) -> Store:
-    """Make a store of graphs in memory or in shards, with ``features`` as ``x``."""
-    return ShardStore(graphs, features) if isinstance(graphs, Shards) else make_store(graphs, features)
