@@ -35,6 +35,7 @@ from joao.data.shards.shards import Shards
 from joao.data.shards.writer import ShardWriter, slice_rows
 from joao.data.sources import read
 from joao.data.synthetic import random_graphs
+from repro.proteins import read_ppi
 
 Read = Callable[[bytes, Path], None]
 
@@ -187,7 +188,7 @@ def networks(data: bytes, folder: Path) -> None:
 def networks_as_they_are(data: bytes, folder: Path) -> None:
     """Read a folder of protein networks from the bytes of its file."""
     _write(folder / "some", {"processed/geometric_data_processed.pt": data})
-    check(read(folder / "some"))
+    check(read_ppi(folder / "some"))
 
 
 def _tensor(described: Any) -> Any:

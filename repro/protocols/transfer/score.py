@@ -16,9 +16,9 @@ from joao.core.errors import UserError
 from joao.core.graphs import GraphBatch
 from joao.core.randomness import derive_seed, numpy_generator
 from joao.data.dataset import Dataset
-from joao.data.formats.ppi import FILE, get_array, load_tensors
 from joao.evaluation.splits import Split
 from joao.training.finetune import Finetuning
+from repro.proteins import FILE, get_array, load_tensors
 from repro.protocols.stacked_fits import Part, fit_all
 
 

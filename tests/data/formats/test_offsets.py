@@ -7,14 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 import joao
 from joao.data.dataset import check_offsets, sizes_to_offsets
 from tests.data.packed_files import WIDE, by_targets, three_graphs, write_packed
-from tests.data.ppi_folders import ppi_tensors, write_ppi
 from tests.data.refusals import refused
 
 WRAPPING = np.array([WIDE, WIDE, 8])  # whose sums in 64 bits are WIDE, -2 and 6
@@ -116,19 +114,3 @@ def test_lengths_of_texts_are_whole_numbers_in_a_row(lengths, tmp_path):
     path = write_packed(tmp_path / "texts.safetensors", {**three_graphs(), **texts})
     with refused("texts.safetensors"):
         joao.read(path)
-
-
-def test_a_folder_of_networks_by_hand_is_read(tmp_path):
-    dataset = joao.read(write_ppi(tmp_path / "ppi", *ppi_tensors()))
-    assert (len(dataset), dataset.num_nodes, dataset.num_edges) == (3, 6, 3)
-
-
-@pytest.mark.parametrize("name", ["x", "edge_index"])
-def test_slices_whose_differences_wrap_are_refused(name, tmp_path):
-    values, slices = ppi_tensors()
-    values["edge_index"] = torch.tensor([[0, 1, 0, 1, 0, 1], [1, 0, 1, 0, 1, 0]])
-    slices = {"x": torch.tensor([0, 2, 4, 6]), "edge_index": torch.tensor([0, 6, 6, 6])}
-    slices[name] = torch.tensor([0, WIDE, -2, 6])
-    folder = write_ppi(tmp_path / "ppi", values, slices)
-    with refused("geometric_data_processed.pt", f"'{name}'"):
-        joao.read(folder)

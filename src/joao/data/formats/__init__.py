@@ -102,9 +102,6 @@ FORMATS = (
         detector="ogb:is_ogb",
     ),
     FileFormat("TU", "tu:read_tu", suffixes=(".zip",), folder_files=("*.txt", "raw/*.txt"), detector="tu:is_tu"),
-    FileFormat(
-        "protein networks", "ppi:read_ppi", folder_files=("processed/*.pt",), detector="ppi:is_ppi", cached=False
-    ),
     FileFormat("packed graphs", "packed:read_packed_file", suffixes=(".safetensors", ".safetensors.xz"), cached=False),
 )
 SUFFIXES = tuple(dict.fromkeys(suffix for each in FORMATS for suffix in each.suffixes))

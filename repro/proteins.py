@@ -37,11 +37,6 @@ class _Data:
     """Stand-in for torch-geometric's ``Data`` of 2019, if torch-geometric is not loaded."""
 
 
-def is_ppi(folder: Path) -> bool:
-    """Whether ``folder`` is one of the two published folders."""
-    return (folder / FILE).is_file()
-
-
 def read_ppi(folder: Path) -> Dataset:
     """Read the folder ``supervised`` or ``unsupervised``, with functions as targets if the file has them."""
     path = folder / FILE

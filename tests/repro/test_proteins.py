@@ -8,10 +8,11 @@ import torch
 import torch_geometric.data.data as geometric
 
 from joao.data.features import Features, make_store
-from joao.data.formats.ppi import FILE, is_ppi, read_ppi
-from joao.data.sources import read
+from repro.proteins import FILE, read_ppi
 from repro.protocols.transfer.score import read_proteins
+from tests.data.packed_files import WIDE
 from tests.data.refusals import refused
+from tests.repro.protein_folders import ppi_tensors, write_ppi
 
 
 class OldData:
@@ -130,12 +131,6 @@ def test_default_features_are_constant(write):
     assert store.edge_attr.shape == (10, 9)
 
 
-def test_folder_can_be_read_as_a_data_set(write):
-    folder = write(*published())
-    assert is_ppi(folder)
-    assert read(str(folder)).fingerprint == read_ppi(folder).fingerprint
-
-
 class Harm:
     """Leaves a file behind when a pickle of it is run."""
 
@@ -202,3 +197,19 @@ def test_other_files(tmp_path):
     torch.save([torch.ones(2)], tmp_path / FILE)
     with refused(str(FILE)):
         read_ppi(tmp_path)
+
+
+def test_a_folder_of_networks_by_hand_is_read(tmp_path):
+    dataset = read_ppi(write_ppi(tmp_path / "ppi", *ppi_tensors()))
+    assert (len(dataset), dataset.num_nodes, dataset.num_edges) == (3, 6, 3)
+
+
+@pytest.mark.parametrize("name", ["x", "edge_index"])
+def test_slices_whose_differences_wrap_are_refused(name, tmp_path):
+    values, slices = ppi_tensors()
+    values["edge_index"] = torch.tensor([[0, 1, 0, 1, 0, 1], [1, 0, 1, 0, 1, 0]])
+    slices = {"x": torch.tensor([0, 2, 4, 6]), "edge_index": torch.tensor([0, 6, 6, 6])}
+    slices[name] = torch.tensor([0, WIDE, -2, 6])
+    folder = write_ppi(tmp_path / "ppi", values, slices)
+    with refused("geometric_data_processed.pt", f"'{name}'"):
+        read_ppi(folder)
