@@ -22,7 +22,6 @@ from joao.core.provenance import versions
 from joao.core.randomness import derive_seed
 from joao.data import read_whole
 from joao.data.features import make_store
-from joao.evaluation.splits import few_label_splits
 from joao.evaluation.targets import ClassTargets
 from joao.runs.scoring import require_classes
 from joao.training.device import make_fabric
@@ -30,6 +29,7 @@ from joao.training.finetune import Finetune, Finetuning
 from joao.training.metrics import FitEpoch
 from repro.protocols.semi_supervised.run import Work, grid, start_of
 from repro.protocols.semi_supervised.score import score_splits
+from repro.splits import few_label_splits
 from repro.studies.sweep import main
 
 LABEL_RATE = 10
