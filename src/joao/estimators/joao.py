@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import html
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +74,8 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
     (188, 96)
     """
 
+    _loaded_with: Mapping[str, Any] | None = None  # parameters of a loaded estimator, whose weights are frozen
+
     def __init__(
         self,
         method: str = "joao",
@@ -120,12 +123,18 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
         self.loggers = loggers
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, retrain: bool = False) -> Self:
         """Pre-train on the graphs ``X``. Shards are never loaded completely. ``y`` is ignored.
+
+        A loaded encoder is frozen: ``fit`` keeps its weights, and so do its clones in pipelines, cross-validation and
+        grid searches. ``retrain=True`` trains it from scratch.
 
         After Ctrl-C, training stops with the present step, and the estimator is fitted with the weights it has by then,
         with a warning. A second Ctrl-C raises ``KeyboardInterrupt`` at once.
         """
+        if self._loaded_with is not None and not retrain:
+            self._check_frozen()
+            return self
         custom = CustomParts(
             augmentations=self._custom_augmentations(),
             encoder=self.encoder if isinstance(self.encoder, nn.Module) else None,
@@ -156,7 +165,25 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
                 "fitted with the weights so far; call fit again to train it completely."
             )
         self.trained_ = trained
+        self._loaded_with = None
         return self
+
+    def _check_frozen(self) -> None:
+        """Raise an error if a parameter was changed after loading, which would have no effect."""
+        assert self._loaded_with is not None
+        for name, value in self.get_params(deep=False).items():
+            before = self._loaded_with[name]
+            if name not in ("device", "verbose") and value is not before and value != before:
+                raise UserError(
+                    f"JOAO: a loaded encoder is frozen, so that {name} = {short_repr(value)} has no effect. Use "
+                    "fit(..., retrain=True) or a new JOAO."
+                )
+
+    def __sklearn_clone__(self) -> Self:
+        """Keep the weights of a loaded encoder; other estimators are cloned without what they learned."""
+        if self._loaded_with is not None:
+            return copy.copy(self)
+        return cast(Self, super().__sklearn_clone__())
 
     def transform(self, X: Any) -> NDArray[np.float32]:
         """Compute ``(G, d)`` embeddings of the graphs ``X``.
@@ -200,7 +227,10 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(cls, folder: str | Path, *, encoder: nn.Module | None = None, device: str = "auto") -> Self:
-        """Load a fitted transformer from a run folder; a run with a custom encoder needs ``encoder``."""
+        """Load a fitted transformer from a run folder; a run with a custom encoder needs ``encoder``.
+
+        It is frozen, see :meth:`fit`.
+        """
         trained = load_run(Path(folder), device=device, encoder=encoder)
         recipe = trained.recipe
         loaded = cls(
@@ -224,6 +254,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
             fast=fast_parameter(trained.info.fast, trained.info.machine),
         )
         loaded.trained_ = trained
+        loaded._loaded_with = loaded.get_params(deep=False)
         return loaded
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:

@@ -178,6 +178,16 @@ def iterate_molecule_table(
         yield replace(reader.table(), ignored=ignored, rejected=rejected)
 
 
+def read_text_column(path: Path, name: str) -> list[str]:
+    """Read one column of a CSV file as text, one cell per row."""
+    if ".csv" not in path.name.lower():
+        raise UserError(f"{path}: column {short_repr(name)} can be read from a .csv file only.")
+    rows = table_rows(path)
+    line, header = next(rows, (1, []))
+    number = _named_column(f"{path}:{line}", [" ".join(cell.split()) for cell in header], name)
+    return [cells[number] if number < len(cells) else "" for _, cells in rows]
+
+
 def _open_table(path: Path, columns: Columns) -> tuple[_Reader, Iterator[Row]]:
     """Read the header; return a reader and the other rows."""
     suffix = next((suffix for suffix in TABLE_SUFFIXES if path.name.lower().endswith(suffix)), None)
