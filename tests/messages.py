@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,9 +12,18 @@ import pytest
 from joao.core.errors import JoaoNotice, UserError
 
 
+def mentions(text: object, value: object) -> bool:
+    """Whether ``value`` occurs in ``text`` as whole words and numbers: 1 is in "graph 1.", but not in 10, 1.5 or -1."""
+    word = str(value)
+    before = r"(?<!\w)" if word[:1].isalnum() else ""
+    before += r"(?<!\d\.)(?<!-)" if word[:1].isdigit() else ""
+    after = r"(?!\w|[.,]\d)" if word[-1:].isdigit() else r"(?!\w)" if word[-1:].isalnum() else ""
+    return re.search(f"{before}{re.escape(word)}{after}", str(text)) is not None
+
+
 def assert_mentions(text: object, *values: object) -> None:
-    """Every value (a name, a number, a path, a suggested fix) occurs in ``text``."""
-    missing = [str(value) for value in values if str(value) not in str(text)]
+    """Every value (a name, a number, a path, a suggested fix) occurs in ``text``, see :func:`mentions`."""
+    missing = [str(value) for value in values if not mentions(text, value)]
     assert not missing, f"{missing} not in {str(text)!r}"
 
 

@@ -58,7 +58,7 @@ def test_mean_and_deviation_are_over_partitions():
     assert scores.std == pytest.approx(0.25 / 2**0.5)
 
 
-def test_json_keeps_everything():
+def test_json_contains_all_scores():
     scores = made_up((0.5, 0.75), hashes=("a",))
     assert json.loads(json.dumps(scores.to_json())) == {
         "mean": 0.625,

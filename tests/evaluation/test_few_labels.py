@@ -31,7 +31,7 @@ def parts(split):
 
 
 @given(sizes, st.floats(0, 1), seeds)
-def test_as_many_places_as_asked_for_each_once_ascending_and_of_every_class(sizes, share, seed):
+def test_stratified_sample_is_ascending_and_has_every_class(sizes, share, seed):
     classes = shuffled(sizes, seed)
     number = round(len(sizes) + share * (len(classes) - len(sizes)))
     chosen = sample_stratified(classes, number, np.random.default_rng(seed))
@@ -43,7 +43,7 @@ def test_as_many_places_as_asked_for_each_once_ascending_and_of_every_class(size
 
 
 @given(sizes, st.floats(0, 1), seeds)
-def test_no_class_is_more_than_one_off_its_share_unless_one_is_too_rare_for_its_one(sizes, share, seed):
+def test_class_counts_are_within_one_of_their_shares(sizes, share, seed):
     classes = shuffled(sizes, seed)
     number = round(len(sizes) + share * (len(classes) - len(sizes)))
     exact = [number * size / len(classes) for size in sizes]
@@ -56,7 +56,7 @@ def test_no_class_is_more_than_one_off_its_share_unless_one_is_too_rare_for_its_
     assert min(up, default=1) >= max(down, default=0) - 1e-9
 
 
-def test_shares_by_hand():
+def test_stratified_counts_by_hand():
     classes = np.repeat([0, 1, 2, 3], [50, 30, 15, 5])
     draw = np.random.default_rng(0)
     assert counts_of(classes, sample_stratified(classes, 20, draw)) == [10, 6, 3, 1]
@@ -79,7 +79,7 @@ def test_shares_by_hand():
     assert counts_of(rarer, sample_stratified(rarer, 5, draw)) == [1, 1, 1, 1, 1]
 
 
-def test_every_graph_of_a_class_is_as_likely(assert_law):
+def test_graphs_of_a_class_are_equally_likely(assert_law):
     classes = np.array([0, 1, 0, 1, 0, 0])
     draw = np.random.default_rng(3)
     chosen = [sample_stratified(classes, 3, draw) for _ in range(600)]
@@ -101,7 +101,7 @@ def test_hold_out_takes_its_share_and_every_class_keeps_a_graph(sizes, share, se
 
 
 @given(st.integers(0, 1000), st.floats(0.03, 1), st.floats(0.05, 0.5))
-def test_of_each_training_part_as_many_graphs_have_a_label_as_the_rate_says(partition, rate, share):
+def test_label_rate_sets_the_number_of_labelled_graphs(partition, rate, share):
     splits = few_label_splits(CLASSES, partition, rate, validation_share=share)
     for (train, test), split in zip(folds(CLASSES, partition), splits, strict=True):
         labelled = np.union1d(split.train, split.validation)
@@ -125,19 +125,19 @@ def test_the_published_budgets_of_nci1():
             assert len(split.validation) == round(0.2 * budget)
 
 
-def test_all_labels_are_the_whole_training_part():
+def test_label_rate_of_one_labels_the_whole_training_part():
     for (train, _), split in zip(folds(CLASSES, 4, 5), few_label_splits(CLASSES, 4, 1.0, num_folds=5), strict=True):
         assert np.union1d(split.train, split.validation).tolist() == train.tolist()
 
 
-def test_labels_are_a_function_of_the_arguments_alone():
+def test_splits_depend_on_the_arguments_only():
     again = CLASSES.copy()
     np.random.default_rng(9).random(5)
     for one, other in zip(few_label_splits(CLASSES, 3, 0.1), few_label_splits(again, 3, 0.1), strict=True):
         assert parts(one) == parts(other)
 
 
-def test_partitions_and_folds_draw_for_themselves():
+def test_partitions_and_folds_draw_different_labels():
     chosen = [str(parts(split)) for partition in range(5) for split in few_label_splits(CLASSES, partition, 0.1)]
     assert len(set(chosen)) == 50
     # Every training part begins with 360 graphs of the first class: equal draws would be equal places among them.
@@ -169,23 +169,23 @@ def test_too_few_labels_are_rejected_with_a_sufficient_rate():
     assert all(len(split.train) == 3 for split in few_label_splits(CLASSES, 0, 0.006))
 
 
-def test_the_rate_that_would_do_is_no_larger_than_need_be():
+def test_suggested_label_rate_is_minimal():
     with refused("0.5 %"):  # three graphs of 600
         few_label_splits(np.repeat([0, 1], 600), 0, 0.001, num_folds=2)
     few_label_splits(np.repeat([0, 1], 600), 0, 0.005, num_folds=2)
 
 
-def test_two_labelled_graphs_of_two_classes_leave_none_to_choose_with():
+def test_two_labelled_graphs_of_two_classes_leave_no_validation_graph():
     with refused("labels", "2 labelled", "2 classes"):
         hold_out(np.array([0, 1]), 0.2, np.random.default_rng(0))
 
 
-def test_a_tenth_of_the_labels_chooses_the_epoch_unless_another_share_is_said():
+def test_default_validation_share_is_a_tenth():
     for split in few_label_splits(CLASSES, 0, 0.5):
         assert len(split.validation) == round(0.1 * (len(split.train) + len(split.validation)))
 
 
-def test_the_hash_is_of_all_parts_in_order():
+def test_split_hash_depends_on_all_parts_in_order():
     a, b, c = np.arange(3), np.arange(3, 6), np.arange(6, 9)
     one, other = Split(a, b, c), Split(b, c, a)
     hashes = [split_hash(each) for each in ([one], [Split(b, a, c)], [Split(a, c, b)], [one, other], [other, one])]
@@ -196,12 +196,12 @@ def test_the_hash_is_of_all_parts_in_order():
     int(hashes[0], 16)
 
 
-def test_labels_stay_what_they_were():
+def test_splits_are_those_of_the_records():
     """Scores of one version may be paired with those of another."""
     assert split_hash(few_label_splits(CLASSES, 0, 0.1)) == "38f97ff6c646bf01"
     assert split_hash(few_label_splits(CLASSES, 1, 0.01)) == "01790259871a3a9e"
 
 
-def test_names_of_classes_reach_the_folds():
+def test_class_names_are_passed_to_folds():
     with refused("'rare'", 4, 10):
         few_label_splits(np.array([0] * 50 + [1] * 4), 0, 0.5, class_names=("usual", "rare"))

@@ -21,13 +21,13 @@ def test_every_graph_is_tested_once_and_trained_on_otherwise():
         assert set(train) == set(range(len(CLASSES))) - set(test)
 
 
-def test_classes_are_spread_as_evenly_as_their_counts_allow():
+def test_folds_are_stratified():
     for _, test in folds(CLASSES, partition=0):
         counts = np.bincount(CLASSES[test], minlength=3)
         assert ((counts == [4, 2, 1]) | (counts == [4, 3, 2])).all()
 
 
-def test_a_partition_is_a_function_of_classes_and_its_number():
+def test_partition_depends_on_classes_and_number_only():
     assert fold_hash(folds(CLASSES, 0)) == fold_hash(folds(CLASSES.copy(), 0))
     assert len({fold_hash(folds(CLASSES, partition)) for partition in range(20)}) == 20
 
@@ -40,7 +40,7 @@ def test_the_partitions_are_those_of_the_records():
             assert fold_hash(folds(classes, part["partition"])) == part["fold_hash"]
 
 
-def test_the_hash_is_of_the_test_parts_in_order():
+def test_fold_hash_depends_on_test_parts_in_order():
     first, second = folds(CLASSES, 0, num_folds=2)
     assert fold_hash([first, second]) != fold_hash([second, first])
     narrow = [(train.astype(np.int32), test.astype(np.int32)) for train, test in (first, second)]
@@ -49,7 +49,7 @@ def test_the_hash_is_of_the_test_parts_in_order():
     int(fold_hash([first]), 16)
 
 
-def test_where_one_fold_ends_changes_the_hash():
+def test_fold_hash_depends_on_fold_boundaries():
     a, b = np.arange(3), np.arange(3, 6)
     assert fold_hash([(b, a), (a, b)]) != fold_hash([(b, a[:2]), (a, np.arange(2, 6))])
 
@@ -64,7 +64,7 @@ def test_where_one_fold_ends_changes_the_hash():
         ([], (), [0]),
     ],
 )
-def test_classes_that_cannot_be_split_are_named(classes, names, values):
+def test_classes_that_cannot_be_split_are_rejected_by_name(classes, names, values):
     with refused("folds", *values):
         folds(np.array(classes, dtype=np.int64), 0, class_names=names)
 
@@ -90,24 +90,24 @@ def test_groups_stay_together_and_every_graph_is_tested_once():
         assert (np.abs(counts - [8, 5, 2.6]) <= 2).all()
 
 
-def test_groups_of_one_are_spread_as_evenly_as_graphs():
+def test_groups_of_one_graph_are_stratified():
     for _, test in folds(CLASSES, 0, groups=np.arange(len(CLASSES))):
         counts = np.bincount(CLASSES[test], minlength=3)
         assert (np.abs(counts - [4, 2.5, 1.3]) < 1).all()
 
 
-def test_a_partition_of_groups_is_a_function_of_its_number_and_who_is_together():
+def test_grouped_partition_depends_on_number_and_groups_only():
     hashes = [fold_hash(folds(CLASSES, number, 5, groups=GROUPS)) for number in range(20)]
     assert hashes[3] == fold_hash(folds(CLASSES, 3, 5, groups=1000 + 7 * GROUPS))
     assert len(set(hashes)) == 20
 
 
-def test_partitions_of_groups_stay_what_they_were():
+def test_grouped_partitions_are_those_of_the_records():
     """Scores of one version may be paired with those of another."""
     assert fold_hash(folds(CLASSES, 0, 5, groups=GROUPS)) == "303332f3235cb9e2"
 
 
-def test_a_class_of_too_few_groups_is_named():
+def test_class_with_too_few_groups_is_rejected_by_name():
     classes, groups = np.repeat([0, 1], 20), np.r_[0:20, [50, 51, 52, 53] * 5]
     with refused("'yes'", 4, 10):
         folds(classes, 0, class_names=("no", "yes"), groups=groups)
@@ -115,6 +115,6 @@ def test_a_class_of_too_few_groups_is_named():
         assert len(np.unique(classes[train])) == 2
 
 
-def test_groups_that_leave_no_class_to_learn_from():
+def test_groups_that_leave_one_training_class_are_rejected():
     with refused("groups", "2 folds"):
         grouped_folds(np.repeat([0, 1], 10), np.repeat([0, 1], 10), 2)

@@ -36,7 +36,7 @@ def by_loops(names):
 
 
 @given(st.lists(st.integers(0, 12).map(str), max_size=60))
-def test_parts_are_filled_as_by_loops(names):
+def test_split_by_scaffold_equals_a_naive_loop(names):
     found = split_by_scaffold(names)
     assert [part.tolist() for part in found] == by_loops(names)
     assert {part.dtype for part in found} == {np.dtype(np.int64)}
@@ -96,7 +96,7 @@ def test_processes_do_not_change_the_scaffolds():
 
 
 @pytest.mark.parametrize("text", ["C(", "", "C[Al](C)(C)(C)(C)(C)C"])
-def test_a_molecule_that_cannot_be_read_is_named(text, capfd):
+def test_unparsable_molecule_is_rejected_by_name(text, capfd):
     pytest.importorskip("rdkit")
     with refused("scaffolds", 1, f"'{text}'", "RDKit"):
         split_by_scaffold(scaffolds(["CCO", text]))
@@ -105,7 +105,7 @@ def test_a_molecule_that_cannot_be_read_is_named(text, capfd):
 
 @pytest.mark.skipif(ROOT is None, reason="JOAO_DATA is not set")
 @pytest.mark.parametrize(("name", "sizes"), [("ogbg_molbbbp", [1631, 204, 204]), ("ogbg_molbace", [1210, 151, 152])])
-def test_official_splits_are_found_again(name, sizes):
+def test_official_splits_are_reproduced(name, sizes):
     pytest.importorskip("rdkit")
     with zipfile.ZipFile(Path(ROOT) / "ogb" / f"{name}.zip") as archive:
 

@@ -49,7 +49,7 @@ def test_every_class_has_its_share_in_all_parts():
         assert set(Counter(GRAPHS.classes[part].tolist()).values()) == {len(part) // 3}
 
 
-def test_without_a_test_part_it_is_the_hold_out_of_before():
+def test_split_without_test_part_equals_hold_out():
     split = split_graphs(GRAPHS, "random", 0.2, 0.0, seed=4)
     learn, choose = hold_out(GRAPHS.classes, 0.2, numpy_generator(4, "validation"))
     np.testing.assert_array_equal(split.train, learn)
@@ -64,7 +64,7 @@ def test_the_test_part_is_held_out_first():
     np.testing.assert_array_equal(np.union1d(split.train, split.validation), rest)
 
 
-def test_two_graphs_are_enough_to_learn_from():
+def test_two_training_graphs_suffice():
     assert [len(part) for part in parts(split_graphs(UNCLASSED.subset(np.arange(4)), "random", 0.25, 0.25, 0))] == [
         2,
         1,
@@ -86,7 +86,7 @@ def test_molecules_with_one_scaffold_are_in_one_part():
 
 
 @pytest.mark.skipif(not ROOT, reason="JOAO_DATA is not set")
-def test_the_usual_shares_are_those_of_the_protocol():
+def test_default_shares_are_those_of_the_protocol():
     pytest.importorskip("rdkit")
     dataset = read("bace", ROOT)
     split = split_graphs(dataset, "scaffold", *SHARES["scaffold"], seed=0)
@@ -94,7 +94,7 @@ def test_the_usual_shares_are_those_of_the_protocol():
         np.testing.assert_array_equal(part, expected)
 
 
-def test_the_usual_shares():
+def test_default_shares():
     rings = dataclasses.replace(UNCLASSED, kind="molecules", groups=np.arange(60))
     shares = [
         split_graphs(each, kind, *SHARES[kind], seed=0) for each, kind in ((GRAPHS, "random"), (rings, "scaffold"))
@@ -102,7 +102,7 @@ def test_the_usual_shares():
     assert [[len(part) for part in parts(split)] for split in shares] == [[48, 12, 0], [48, 6, 6]]
 
 
-def test_the_usual_split():
+def test_default_split():
     molecules = dataclasses.replace(UNCLASSED, kind="molecules", smiles=("C",) * 60)
     packed = dataclasses.replace(molecules, smiles=())
     grouped = dataclasses.replace(packed, groups=np.arange(60) // 3)
@@ -121,7 +121,7 @@ def test_the_usual_split():
 
 
 @pytest.mark.parametrize("kind", ["molecules", "ogb_molecules"])
-def test_groups_known_beforehand_stand_in_for_scaffolds(kind):
+def test_stored_groups_replace_scaffolds(kind):
     groups = np.arange(60) % 20
     split = split_graphs(dataclasses.replace(UNCLASSED, kind=kind, groups=groups), "scaffold", 0.1, 0.1, seed=0)
     parts = [set(groups[part]) for part in (split.train, split.validation, split.test)]

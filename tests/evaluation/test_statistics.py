@@ -20,21 +20,21 @@ def test_one_value_has_no_deviation():
     assert sample_std([0.8]) is None
 
 
-def test_seeds_that_differ_more_give_the_variance():
+def test_variance_between_seeds_is_used_if_larger():
     # seed means 1, 3, 5: B / r = 4 / 3; variances of the folds 2, 0, 2: W / k = 4 / 3 / 2
     found = estimate_mean([[0.0, 2.0], [3.0, 3.0], [4.0, 6.0]])
     assert (found.mean, found.freedom) == (3, 2)
     assert found.variance == pytest.approx(4 / 3)
 
 
-def test_folds_that_differ_more_give_the_variance():
+def test_variance_between_folds_is_used_if_larger():
     # seed means 2, 2, 3.5: B / r = 0.75 / 3; variances of the folds 8, 2, 0.5: W / k = 3.5 / 2
     found = estimate_mean([[0.0, 4.0], [1.0, 3.0], [3.0, 4.0]])
     assert (found.mean, found.freedom) == (2.5, 3)
     assert found.variance == pytest.approx(3.5 / 2)
 
 
-def test_one_seed_has_the_variance_of_its_folds():
+def test_one_seed_uses_the_variance_of_its_folds():
     gain = paired_gain([[0.9, 0.8, 0.7]], [[0.8, 0.8, 0.5]])
     # d = .1, 0, .2: mean .1, variance (0 + .01 + .01) / 2 = .01; t with 2 degrees of freedom at 97.5 % is 4.302653
     half_width = 4.302653 * math.sqrt(0.01 / 3)

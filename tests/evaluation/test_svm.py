@@ -58,7 +58,7 @@ def test_scores_and_choices_are_those_of_a_plain_grid_search(seed, num_classes, 
 @pytest.mark.parametrize(
     ("seed", "num_classes", "standardise"), [(0, 2, True), (1, 2, False), (2, 2, True), (3, 3, False)]
 )
-def test_on_pure_noise_the_ties_are_resolved_as_in_a_plain_grid_search(seed, num_classes, standardise):
+def test_ties_on_noise_are_resolved_as_in_a_plain_grid_search(seed, num_classes, standardise):
     """Four different rows, each of many graphs of all classes: equal kernels, equally good C."""
     rng = np.random.default_rng(seed)
     x, classes = rng.integers(2, size=(60, 2)).astype(float), rng.integers(num_classes, size=60)
@@ -68,7 +68,7 @@ def test_on_pure_noise_the_ties_are_resolved_as_in_a_plain_grid_search(seed, num
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_libsvm_takes_the_very_steps_of_a_plain_grid_search(monkeypatch, seed):
+def test_libsvm_takes_the_same_steps_as_in_a_plain_grid_search(monkeypatch, seed):
     """Few different rows, each of graphs of both classes: what is equal for libsvm's own kernel must be equal here."""
     rng = np.random.default_rng(seed)
     x, classes = rng.normal(size=(15, 4))[rng.integers(15, size=100)], rng.integers(2, size=100)
@@ -123,7 +123,7 @@ def test_the_kernel_is_that_of_sklearn(gamma):
     np.testing.assert_allclose(kernel_matrix(x, y[:20], gamma), rbf_kernel(x, y[:20], gamma=gamma), rtol=1e-12)
 
 
-def test_equal_rows_are_as_near_as_single_precision_tells():
+def test_kernel_of_equal_rows_is_one_in_single_precision():
     """libsvm keeps columns in single precision, where the kernel of equal rows is exactly 1, as in its own."""
     x = 100 + np.random.default_rng(0).normal(size=(40, 5))
     assert (np.diag(kernel_matrix(x, x.copy(), 0.2)).astype(np.float32) == 1).all()
@@ -136,21 +136,21 @@ def test_constant_embeddings_score_the_largest_class():
     assert ours.chosen_c == (1e-3,) * 5  # all are equal, so the first
 
 
-def test_test_graphs_change_no_other_prediction():
+def test_predictions_do_not_depend_on_other_test_graphs():
     x, classes = noisy_data(0)
     (train, test), *_ = folds(classes, 0, num_folds=4)
     alone = [score_folds(x, classes, [(train, test[i : i + 1])]).accuracies[0] for i in range(6)]
     assert score_folds(x, classes, [(train, test[:6])]).accuracies[0] == pytest.approx(np.mean(alone))
 
 
-def test_scores_do_not_depend_on_how_many_folds_run_at_a_time():
+def test_scores_do_not_depend_on_jobs():
     x, classes = noisy_data(0, num_graphs=60)
     parts = folds(classes, 0, num_folds=5)
     one_by_one = score_folds(x, classes, parts)
     assert score_folds(x, classes, parts, jobs=2) == score_folds(x, classes, parts, jobs=3) == one_by_one
 
 
-def test_two_folds_do_run_at_a_time(monkeypatch):
+def test_two_folds_run_in_parallel(monkeypatch):
     x, classes = noisy_data(0, num_graphs=60)
     both_are_here = threading.Barrier(2, timeout=60)  # breaks, which is an error, if the second does not come
 
@@ -162,7 +162,7 @@ def test_two_folds_do_run_at_a_time(monkeypatch):
     assert score_folds(x, classes, folds(classes, 0, num_folds=4), jobs=2).accuracies == (1.0,) * 4
 
 
-def test_the_size_of_the_cache_changes_no_score(monkeypatch):
+def test_cache_size_does_not_change_scores(monkeypatch):
     x, classes = noisy_data(0, num_graphs=450)  # the columns of an inner training part take 0.2 MB
     (fold, *_) = folds(classes, 0, num_folds=3)
     scores = score_folds(x, classes, [fold])
@@ -194,7 +194,7 @@ def test_a_rare_class_reduces_the_inner_folds():
 
 
 @pytest.mark.parametrize(("classes", "numbers"), [([0] * 9 + [1] * 3, (2, 1)), ([0] * 12, (1, 10))])
-def test_a_training_part_too_poor_to_choose_c_is_an_error(classes, numbers):
+def test_training_part_too_small_to_choose_c_is_rejected(classes, numbers):
     fold = np.arange(10), np.arange(10, 12)
     with refused("svm", *numbers):
         score_folds(np.eye(12), np.array(classes), [fold])

@@ -20,7 +20,7 @@ def batched_scores(classes, parts, kernel="rbf", standardise=True, groups=None):
 
 @pytest.mark.parametrize("number", [2, 3])
 @pytest.mark.parametrize(("kernel", "standardise"), [("rbf", True), ("rbf", False), ("linear", True)])
-def test_scores_and_choices_are_those_of_one_machine_after_the_other(number, kernel, standardise, monkeypatch):
+def test_batched_scores_equal_sequential_scores(number, kernel, standardise, monkeypatch):
     monkeypatch.setattr(svm, "C_GRID", (0.01, 3.0))
     classes = CLASSES[number]
     parts = folds(classes, 0, 3)
@@ -31,7 +31,7 @@ def test_scores_and_choices_are_those_of_one_machine_after_the_other(number, ker
     assert 0.5 < np.mean(accuracies) < 1.0
 
 
-def test_memory_decides_how_many_folds_there_are_at_once_and_nothing_else(monkeypatch):
+def test_memory_limit_changes_only_the_number_of_folds_per_batch(monkeypatch):
     monkeypatch.setattr(svm, "C_GRID", (0.1, 3.0))
     parts = folds(CLASSES[2], 1, 3)
     together = batched_scores(CLASSES[2], parts)
@@ -43,7 +43,7 @@ def test_memory_decides_how_many_folds_there_are_at_once_and_nothing_else(monkey
     assert calls == [6, 6, 6]
 
 
-def test_twins_stay_together_where_c_is_chosen(monkeypatch):
+def test_twins_stay_together_in_inner_folds(monkeypatch):
     monkeypatch.setattr(svm, "C_GRID", (0.1, 3.0))
     groups = np.arange(len(X)) // 2
     parts = folds(CLASSES[2], 0, 3, groups=groups)

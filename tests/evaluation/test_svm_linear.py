@@ -45,7 +45,7 @@ def test_scores_and_choices_are_those_of_a_plain_grid_search(seed, num_classes):
     assert ours != score_folds(x, classes, parts)
 
 
-def test_the_matrix_is_that_of_rows_of_length_one():
+def test_linear_kernel_is_the_gram_matrix_of_unit_rows():
     x, _ = counts(0)
     x[7] = 0
     expected = normalize(x) @ normalize(x).T
@@ -54,7 +54,7 @@ def test_the_matrix_is_that_of_rows_of_length_one():
     assert not normalised_gram(x)[7].any()
 
 
-def test_a_graph_without_any_count_is_scored():
+def test_row_of_zeros_is_scored():
     x, classes = counts(0, num_graphs=40)
     x[[3, 9]] = 0
     assert len(score_folds(csr_array(x), classes, folds(classes, 0, num_folds=4), kernel="linear").accuracies) == 4
@@ -67,7 +67,7 @@ def test_the_scale_of_a_row_does_not_matter():
     assert score_folds(scaled, classes, parts, kernel="linear") == score_folds(x, classes, parts, kernel="linear")
 
 
-def test_the_protocol_passes_the_kernel_on_and_records_it():
+def test_kernel_is_passed_on_and_recorded():
     x, classes = counts(0, num_graphs=60)
     scores = evaluate_embeddings(csr_array(x), classes, partitions=[1], num_folds=3, kernel="linear")
     assert scores.partitions[0].folds == score_folds(x, classes, folds(classes, 1, 3), kernel="linear")

@@ -1,4 +1,4 @@
-"""Losses and scores against scikit-learn, numpy and loops; what is not measured has no say in them."""
+"""Losses and scores against scikit-learn, numpy and loops; missing labels have no effect on them."""
 
 import itertools
 import math
@@ -36,16 +36,16 @@ def make(kind, seed=0, num_graphs=40):
     return targets, outputs, graphs
 
 
-def settled(targets, graphs, balanced=False):
+def statistics_of(targets, graphs, balanced=False):
     """By other graphs than are looked at, another one for each part."""
     return torch.stack([targets.training_statistics((row + 1) % len(targets.values), balanced) for row in graphs])
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("balanced", [False, True])
-def test_parts_side_by_side_are_parts_alone(kind, balanced):
+def test_stacked_folds_equal_single_folds(kind, balanced):
     targets, outputs, graphs = make(kind)
-    terms = settled(targets, graphs, balanced)
+    terms = statistics_of(targets, graphs, balanced)
     for measure in (targets.losses, targets.scores):
         together = measure(outputs, graphs, terms)
         assert together.shape == (F,)
@@ -58,10 +58,10 @@ def add_unlabelled_graph(targets):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nobody_has_no_say(kind):
+def test_unlabelled_padding_graphs_have_no_effect(kind):
     """Room left over is filled with a graph without labels, whatever the model says of it."""
     targets, outputs, graphs = make(kind)
-    terms, with_unlabelled_graph = settled(targets, graphs, True), add_unlabelled_graph(targets)
+    terms, with_unlabelled_graph = statistics_of(targets, graphs, True), add_unlabelled_graph(targets)
     room = torch.full((F, 2), len(targets.values))
     more = torch.cat([outputs, 100 * torch.randn(F, 2, T)], dim=1).requires_grad_()
     losses = with_unlabelled_graph.losses(more, torch.cat([graphs, room], dim=1), terms)
@@ -76,18 +76,18 @@ def test_nobody_has_no_say(kind):
 
 
 @pytest.mark.parametrize("kind", ["binary", "numbers"])
-def test_what_is_not_measured_has_no_gradient(kind):
+def test_missing_labels_have_no_gradient(kind):
     targets, outputs, graphs = make(kind)
     outputs.requires_grad_()
-    targets.losses(outputs, graphs, settled(targets, graphs)).sum().backward()
+    targets.losses(outputs, graphs, statistics_of(targets, graphs)).sum().backward()
     assert torch.equal(outputs.grad != 0, ~targets.values[graphs].isnan())
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_without_any_label_the_loss_is_nothing_and_there_is_no_score(kind):
+def test_without_labels_the_loss_is_zero_and_the_score_nan(kind):
     targets, outputs, graphs = make(kind)
     nobody = torch.full_like(graphs, len(targets.values))
-    terms = settled(targets, graphs)
+    terms = statistics_of(targets, graphs)
     outputs.requires_grad_()
     losses = add_unlabelled_graph(targets).losses(outputs, nobody, terms)
     assert losses.tolist() == [0, 0, 0]
@@ -97,9 +97,9 @@ def test_without_any_label_the_loss_is_nothing_and_there_is_no_score(kind):
 
 
 @pytest.mark.parametrize("balanced", [False, True])
-def test_classes_by_scikit_learn(balanced):
+def test_class_targets_agree_with_scikit_learn(balanced):
     targets, outputs, graphs = make("classes")
-    terms = settled(targets, graphs, balanced)
+    terms = statistics_of(targets, graphs, balanced)
     for n in range(F):
         train = targets.values[(graphs[n] + 1) % 40].numpy()
         present = np.unique(train)
@@ -113,7 +113,7 @@ def test_classes_by_scikit_learn(balanced):
         assert targets.scores(outputs, graphs, terms)[n].item() == pytest.approx(right, rel=1e-6)
 
 
-def test_equally_many_right_graphs_of_a_class_score_exactly_the_same():
+def test_score_depends_only_on_counts_per_class():
     targets = ClassTargets(torch.tensor([0] * 7 + [1] * 3), 2)
     weights, graphs = targets.training_statistics(torch.arange(10), True).unsqueeze(0), torch.arange(10).unsqueeze(0)
     scores = set()
@@ -131,7 +131,7 @@ columns = st.lists(
 
 
 @given(columns)
-def test_the_area_under_the_curve_is_that_of_scikit_learn(column):
+def test_roc_auc_agrees_with_scikit_learn(column):
     outputs, labels = (torch.tensor(each).unsqueeze(1) for each in zip(*column, strict=True))
     found = roc_auc(outputs, labels).item()
     measured = ~labels.isnan()
@@ -141,13 +141,13 @@ def test_the_area_under_the_curve_is_that_of_scikit_learn(column):
         assert found == pytest.approx(roc_auc_score(labels[measured], outputs[measured]), abs=1e-12)
 
 
-def test_a_curve_by_hand():
+def test_roc_auc_by_hand():
     # Ones at 1 and 2, zeros at 0, 1 and 3: the one at 1 beats one zero and ties with one, the one at 2 beats two.
     outputs, labels = torch.tensor([[1.0, 2, 0, 1, 3, 9]]).T, torch.tensor([[1.0, 1, 0, 0, 0, NAN]]).T
     assert roc_auc(outputs, labels).tolist() == [(1.5 + 2) / 6]
 
 
-def test_infinite_outputs_are_numbers_like_others():
+def test_infinite_outputs_are_ordinary_values():
     """By the definition, pair by pair; graphs without a label stand between."""
     values = [-INF, -INF, -1.0, 0.0, INF, INF]
     for labels in itertools.product([0.0, 1.0, NAN], repeat=len(values)):
@@ -159,7 +159,7 @@ def test_infinite_outputs_are_numbers_like_others():
 
 
 @pytest.mark.parametrize("place", range(6))
-def test_a_task_with_an_output_that_is_no_number_has_no_curve(place):
+def test_nan_output_gives_no_roc_auc(place):
     labels = torch.tensor([[0.0, 1, 0, 1, NAN, NAN], [1, 0, 0, 1, 1, NAN]]).T.contiguous()
     outputs = torch.tensor([[0.0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5]]).T.contiguous()
     whole = roc_auc(outputs, labels)
@@ -169,15 +169,15 @@ def test_a_task_with_an_output_that_is_no_number_has_no_curve(place):
     assert found[0].isnan() if measured else found[0] == whole[0]
     assert found[1] == whole[1]
     targets, graphs = BinaryTargets(labels), torch.arange(6).unsqueeze(0)
-    score = targets.scores(outputs.unsqueeze(0), graphs, settled(targets, graphs, False)).item()
+    score = targets.scores(outputs.unsqueeze(0), graphs, statistics_of(targets, graphs, False)).item()
     assert math.isnan(score) if measured else score == whole.mean()
 
 
 @pytest.mark.parametrize("balanced", [False, True])
-def test_tasks_of_yes_and_no_by_loops(balanced):
+def test_binary_targets_agree_with_loops(balanced):
     targets, outputs, graphs = make("binary")
     targets.values[:, 3] = 0 * targets.values[:, 3]  # one class only: no curve
-    terms = settled(targets, graphs, balanced)
+    terms = statistics_of(targets, graphs, balanced)
     for n in range(F):
         cost = weight = 0.0
         areas = []
@@ -213,9 +213,9 @@ def test_unbalanced_is_the_plain_mean_over_all_labels():
     assert loss.item() == pytest.approx((3 * math.log(2) + math.log(4 / 3)) / 4)
 
 
-def test_numbers_by_numpy():
+def test_number_targets_agree_with_numpy():
     targets, outputs, graphs = make("numbers")
-    terms, values = settled(targets, graphs), targets.values.double().numpy()
+    terms, values = statistics_of(targets, graphs), targets.values.double().numpy()
     for n in range(F):
         train = values[(graphs[n].numpy() + 1) % 40]
         np.testing.assert_allclose(terms[n], [np.nanmean(train, 0), np.nanstd(train, 0)], rtol=1e-5, atol=1e-6)
@@ -229,23 +229,23 @@ def test_numbers_by_numpy():
         assert targets.scores(outputs, graphs, terms)[n].item() == pytest.approx(-np.mean(errors), rel=1e-4)
 
 
-def test_a_unit_has_no_say():
+def test_losses_and_scores_do_not_depend_on_units():
     targets, outputs, graphs = make("numbers")
     other = NumberTargets(targets.values * torch.tensor([1000.0, 1, 0.01, 1]) - 7)
     for name in ("losses", "scores"):
-        found = [getattr(each, name)(outputs, graphs, settled(each, graphs)) for each in (targets, other)]
+        found = [getattr(each, name)(outputs, graphs, statistics_of(each, graphs)) for each in (targets, other)]
         torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("value", [0.0, 0.1, 1e6 + 0.1, -3e-8])
-def test_equal_numbers_are_shifted_and_not_divided_by_nothing(value):
+def test_constant_labels_are_shifted_but_not_scaled(value):
     targets = NumberTargets(torch.tensor([[value, 1.0], [value, 2.0], [NAN, 3.0], [value, NAN]]))
     mean, deviation = targets.training_statistics(torch.arange(4), False)
     torch.testing.assert_close(mean, torch.tensor([value, 2.0]))
     torch.testing.assert_close(deviation, torch.tensor([1.0, (2 / 3) ** 0.5]))
 
 
-def test_a_task_without_labels_settles_as_if_it_were_standard():
+def test_task_without_labels_has_mean_0_and_deviation_1():
     targets = NumberTargets(torch.tensor([[NAN, 1.0], [NAN, 3.0]]))
     assert targets.training_statistics(torch.arange(2), False).tolist() == [[0, 2], [1, 1]]
     task = BinaryTargets(torch.tensor([[NAN, 1.0], [NAN, 0.0]]))
@@ -253,7 +253,7 @@ def test_a_task_without_labels_settles_as_if_it_were_standard():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_labels_of_other_graphs_settle_nothing(kind):
+def test_statistics_use_training_labels_only(kind):
     targets, _, _ = make(kind)
     before = targets.training_statistics(torch.arange(20), True)
     targets.values[20:] = targets.values[20:].flip(0)

@@ -49,7 +49,7 @@ def test_missing_tasks_are_rejected(dataset, tasks, values):
         select_tasks(dataset, tasks)
 
 
-def test_zeros_and_ones_are_yes_and_no_and_anything_else_is_a_number():
+def test_label_kind_is_binary_for_zeros_and_ones_only():
     dataset = with_targets()
     assert infer_label_kind(select_tasks(dataset, ["toxic", "active"])) == "binary"
     assert infer_label_kind(select_tasks(dataset, ["weight"])) == "numbers"
@@ -101,7 +101,7 @@ def test_labels_that_are_all_the_same_cannot_be_learned(kind, values, named):
 
 
 @pytest.mark.parametrize("kind", ["binary", "numbers"])
-def test_figures_are_those_of_scikit_learn(kind):
+def test_task_figures_agree_with_scikit_learn(kind):
     random = np.random.default_rng(0)
     labels = random.integers(0, 2, (30, 4)).astype(np.float32)
     labels[random.random(labels.shape) < 0.3] = NAN
@@ -133,7 +133,7 @@ def test_figures_are_those_of_scikit_learn(kind):
     json.dumps(found, allow_nan=False)
 
 
-def test_numbers_stand_beside_the_mean_of_what_was_learned_from():
+def test_regression_figures_include_those_of_the_training_mean():
     labels = np.array([[1, 100], [3, NAN], [5, 300]], dtype=np.float32)
     predicted = np.array([[2, 100], [3, 0], [5, 340]], dtype=np.float32)
     found = task_figures("numbers", predicted, labels, "ab", [(2, 4), (150, 50)])

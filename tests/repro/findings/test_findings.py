@@ -98,7 +98,7 @@ def verdicts(found):
     return {claim.number: verdict.word for claim, verdict in zip(found.claims, found.verdicts, strict=True)}
 
 
-def test_records_for_which_all_holds():
+def test_claims_hold_on_records_that_support_them():
     found = verdicts(findings_of(evidence()))
     assert list(found) == NUMBERS
     expected = dict.fromkeys(NUMBERS, HOLDS) | {LARGE: NOT_TESTED}
@@ -106,7 +106,7 @@ def test_records_for_which_all_holds():
     assert found == expected
 
 
-def test_the_same_records_turned_round():
+def test_reversed_records_contradict_the_claims():
     found = verdicts(findings_of(evidence(-1)))
     for number in ("E2", *COMPARABLE):  # no difference turned round is none
         assert found.pop(number) != CONTRADICTED
@@ -120,14 +120,14 @@ def test_without_records_nothing_is_tested(tmp_path):
     assert found.count(NOT_TESTED) == len(NUMBERS)
 
 
-def test_what_is_beside_a_claim_is_not_counted():
+def test_methods_outside_a_claim_have_no_effect():
     usual = evidence()
     for scores in usual.unsupervised.scores.values():
         scores["wl"] = {seed: [99.0, 99.0] for seed in range(3)}
     assert verdicts(findings_of(usual)) == verdicts(findings_of(evidence()))
 
 
-def test_one_rival_that_is_ahead_contradicts_all():
+def test_one_better_rival_contradicts_a_claim_about_all():
     mixed = evidence()
     for scores in mixed.unsupervised.scores.values():
         scores["graph2vec"] = {seed: [each + 1 for each in scores["joaov2"][seed]] for seed in range(3)}
@@ -255,14 +255,14 @@ def test_records_of_all_protocols_are_read(results):
     assert found.drawn["semi-supervised"] == {}  # the pre-training of 1 % is that of 10 %
 
 
-def test_scores_of_different_splits_are_told(results):
+def test_scores_of_different_splits_are_rejected(results):
     cell = {"dataset": "MUTAG", "method": "wl", "seed": 1, "inductive": False}
     write(results, "unsupervised", cell, scores={"partitions": [{"fold_hash": "other", "accuracies": [0.5]}]})
     with refused("records", "wl", "MUTAG", "seed 1"):
         read_evidence(results)
 
 
-def test_a_folder_of_results_gets_its_findings(results):
+def test_findings_are_written_for_a_folder_of_records(results):
     title = write_all(results, results)[0].title
     text = (results / "findings.md").read_text()
     assert text.startswith(f"# {title}\n")

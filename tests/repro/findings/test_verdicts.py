@@ -28,7 +28,7 @@ def estimate(mean, error=1.0, freedom=7):
 
 
 @pytest.mark.parametrize("mean", [-3.0, -0.5, 0.5, 3.0])
-def test_above_is_students_test_on_the_side_of_the_mean(mean):
+def test_above_is_a_t_test_on_the_side_of_the_mean(mean):
     two_sided = 2 * stats.t.sf(abs(mean), 7)
     found = above(estimate(mean))
     assert (found.p_for, found.p_against) == pytest.approx((two_sided, 1.0) if mean > 0 else (1.0, two_sided))
@@ -66,7 +66,7 @@ def test_verdicts_by_hand():
     assert [each.level for each in found if each.p] == pytest.approx([1 - 0.05 / 4, 1 - 0.05 / 3, 0.975, 0.975])
 
 
-def test_a_little_worse_is_worse():
+def test_contradiction_takes_precedence_over_support():
     (found,) = judge([Test(0.001, 0.01)])
     assert found.word == CONTRADICTED
     (found,) = judge([Test(0.001, 0.2)])
@@ -83,7 +83,7 @@ def test_interval_and_verdict_agree(seed):
         assert found.word == expected
 
 
-def test_false_verdicts_on_a_page_without_any_truth_are_rare():
+def test_false_verdicts_are_rare_without_true_effects():
     """Twenty claims of which none is true or false: at most 5 % of the pages have a verdict."""
     rng, pages, wrong = np.random.default_rng(0), 400, 0
     for _ in range(pages):
