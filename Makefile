@@ -7,7 +7,7 @@ export OMP_NUM_THREADS ?= 1
 unexport PYTHONDONTWRITEBYTECODE
 # Files for `make mutants`. Default: all.
 FILES ?=
-# Of `make fuzz`, all readers together.
+# Time of `make fuzz`, for all readers together.
 SECONDS ?= 600
 
 .PHONY: help setup quickstart test slow kill-test mutants docs lint fix fuzz lowest newest audit native wheels release-check clean

@@ -1,1 +1,1 @@
-"""Speed: the training step beside its lower bound and beside other implementations."""
+"""Speed benchmarks: the training step, compared with its lower bound and with other implementations."""

@@ -1,4 +1,4 @@
-"""The arithmetic and the traffic that a step cannot do without, from its sizes alone."""
+"""The minimum arithmetic and memory traffic of a step, computed from its sizes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from joao.training.steps import View
 
 @dataclass(frozen=True)
 class Work:
-    """Floating-point operations and bytes, of one step on average."""
+    """Mean floating-point operations and bytes of a step."""
 
     flop: float
     bytes: float
 
 
 def work_of_step(views: Sequence[tuple[View, View]], num_features: int, width: int, layers: int) -> Work:
-    r"""The work of forward, backward and optimiser's step on a pair of views, averaged over ``views``.
+    r"""Count the work of forward pass, backward pass and optimiser on a pair of views, averaged over ``views``.
 
     Operations. A view with N nodes, E directed edges and B graphs passes layers :math:`d \to w \to w`, with
     :math:`d` the columns of ``x`` in the first and :math:`w` after it. A linear map of n rows from a to b columns is
@@ -50,7 +50,7 @@ def work_of_step(views: Sequence[tuple[View, View]], num_features: int, width: i
 
 
 def num_weights(num_features: int, width: int, layers: int) -> int:
-    """Of GIN with its normalisation, and of the shared head."""
+    """Count the work of GIN with its normalisation, and of the shared head."""
     dimensions = width * layers
     encoder = num_features * width + (2 * layers - 1) * width**2 + 4 * layers * width
     return encoder + 2 * (dimensions**2 + dimensions)

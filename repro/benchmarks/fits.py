@@ -1,4 +1,4 @@
-"""How something grows: the exponent of a power law."""
+"""Growth rates: the exponent of a power law."""
 
 from __future__ import annotations
 

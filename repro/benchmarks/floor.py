@@ -1,4 +1,4 @@
-"""The floor: what a step cannot do without, on views that are there already.
+"""The lower bound (floor) of a step: training on precomputed views.
 
 Of a training step the floor keeps ``zero_grad``, the encoding of two views, the loss, ``backward`` and the optimiser's
 step, as a plain torch loop, and leaves out everything else: drawing the pair, gathering the batch, augmenting, the
@@ -61,7 +61,7 @@ def prepared_views(
 
 
 class Floor:
-    """A model with its optimiser, and nothing around them.
+    """A model with its optimiser only.
 
     Args:
         method: whose encoder, head and objective it takes.
@@ -76,7 +76,7 @@ class Floor:
         self.optimiser = torch.optim.Adam(self.model.parameters(), lr=learning_rate, fused=True)
 
     def step(self, first: View, second: View) -> Tensor:
-        """One step on two views; returns its loss."""
+        """Take one step on two views and return its loss."""
         loss = self.objective(project(self.model, first), project(self.model, second))
         self.optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -84,7 +84,7 @@ class Floor:
         return loss.detach()
 
     def task(self, views: Callable[[], Pairs]) -> Task:
-        """A step on each of the pairs that ``views`` returns."""
+        """Take a step on each of the pairs that ``views`` returns."""
 
         def prepare() -> Callable[[], object]:
             pairs = views()
@@ -94,7 +94,7 @@ class Floor:
 
 
 def scattered(method: Method) -> Method:
-    """The same method, with the same weights, on :class:`PlainGin`."""
+    """Return the same method, with the same weights, on :class:`PlainGin`."""
     gin: Any = method.encoder
     width, num_features = gin.mlps[0][0].weight.shape
     plain = PlainGin(num_features, width, len(gin.mlps))
@@ -103,7 +103,7 @@ def scattered(method: Method) -> Method:
 
 
 class ViewsOf:
-    """Views for a floor: remade, untimed, from the pairs of augmentations that a training drew last.
+    """Views for a floor, drawn again outside the timing from the pairs of augmentations that a training used last.
 
     Args:
         training: whose graphs, augmentations and batches they are.
@@ -117,7 +117,7 @@ class ViewsOf:
         self.views: Pairs = []
 
     def remake(self) -> Pairs:
-        """New views, of the pairs drawn last."""
+        """Draw new views with the pairs used last."""
         training = self.training
         pairs = sample_of(self.drawn, self.count)
         batch_size = training.schedule.batch_size

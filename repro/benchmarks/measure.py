@@ -27,30 +27,30 @@ MOST_TURNS = 3  # over all sizes of an axis: the largest ones take long
 
 @dataclass(frozen=True)
 class Setting:
-    """A device, and how many threads torch has beside it."""
+    """A device, and the number of torch threads."""
 
     device: str
     threads: int
 
 
 def settings_of(plan: Plan) -> list[Setting]:
-    """The CPU with every number of threads, a GPU with the first."""
+    """List the settings: the CPU with every number of threads, a GPU with the first."""
     kinds = dict.fromkeys(pick_device(name).type for name in plan.devices)
     return [Setting(kind, number) for kind in kinds for number in (plan.threads if kind == "cpu" else plan.threads[:1])]
 
 
 def num_stages(plan: Plan) -> int:
-    """How often :func:`measure` will say that something is done."""
+    """Count the progress reports of :func:`measure`."""
     return len(settings_of(plan)) * len(stages(plan))
 
 
 def stages(plan: Plan) -> list[str]:
-    """What is measured in every setting, one after another."""
+    """List the measurements of every setting, in order."""
     return [*plan.names, *(axes(plan.quick) if plan.scaling else ()), *_extras(plan)]
 
 
 def measure(plan: Plan, on_stage: Callable[[str], None] = lambda what: None) -> dict[str, Any]:
-    """The record of a benchmark. Several settings are measured one after another, each in a process of its own."""
+    """Measure and return the record of a benchmark. Several settings are measured in turn, each in its own process."""
     settings = settings_of(plan)
     if len(settings) == 1:
         results = [measure_setting(plan, settings[0], on_stage)]
@@ -73,7 +73,7 @@ def measure(plan: Plan, on_stage: Callable[[str], None] = lambda what: None) -> 
 
 
 def _in_new_process(plan: Plan, setting: Setting) -> dict[str, Any]:
-    """Measures in a process that was started with its number of threads."""
+    """Measure in a process that was started with its number of threads."""
     before = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = str(setting.threads)
     try:
@@ -88,7 +88,7 @@ def _in_new_process(plan: Plan, setting: Setting) -> dict[str, Any]:
 def measure_setting(
     plan: Plan, setting: Setting, on_stage: Callable[[str], None] = lambda what: None
 ) -> dict[str, Any]:
-    """All workloads, and the scaling, on one device with one number of threads."""
+    """Measure all workloads and the scaling on one device with one number of threads."""
     device = pick_device(setting.device)
     fabric = make_fabric(device.type, plan.precision if device.type == "cuda" else "32-true")
     with _threads(setting.threads), matmul_precision(fabric):
@@ -113,7 +113,7 @@ def measure_setting(
 
 
 def _extras(plan: Plan) -> dict[str, Callable[[Plan], dict[str, Any]]]:
-    """What is measured beside training."""
+    """Measure reading and scoring."""
     known = {"svm": measure_svm, "reading": measure_reading}
     return {name: extra for name, extra in known.items() if getattr(plan, name)}
 

@@ -1,4 +1,4 @@
-"""GraphCL as one writes it with torch-geometric alone: a DataLoader, a transform for each graph, ``GINConv``.
+"""GraphCL written with torch-geometric only: a DataLoader, a transform for each graph, ``GINConv``.
 
 It does the work of our ``graphcl`` row: each view by NodeDrop or Subgraph at strength 0.2, a coin deciding for each
 graph; the same network, loss and optimiser.
@@ -28,7 +28,7 @@ Transform = Callable[[Any, torch.Generator], Any]
 
 
 def data_list(store: GraphStore) -> list[Any]:
-    """The graphs of ``store`` as torch-geometric's own, on the CPU."""
+    """Convert the graphs of ``store`` to torch-geometric, on the CPU."""
     store = store.to("cpu")
     nodes, edges = store.first_node.tolist(), store.first_edge.tolist()
     return [
@@ -43,13 +43,13 @@ def data_list(store: GraphStore) -> list[Any]:
 
 
 def node_drop(data: Any, generator: torch.Generator) -> Any:
-    """Without a fifth of the nodes."""
+    """Drop a fifth of the nodes."""
     order = torch.randperm(data.num_nodes, generator=generator)
     return data.subgraph(order[int(STRENGTH * data.num_nodes) :])
 
 
 def subgraph(data: Any, generator: torch.Generator) -> Any:
-    """Four fifths of the nodes, grown from a random one by random nodes next to those that are there."""
+    """Keep four fifths of the nodes, grown from a random node by adding random neighbours."""
     num_nodes = data.num_nodes
     wanted = num_nodes - int(STRENGTH * num_nodes)
     neighbours: list[list[int]] = [[] for _ in range(num_nodes)]
@@ -77,7 +77,7 @@ def subgraph(data: Any, generator: torch.Generator) -> Any:
 
 
 class TwoViews(torch.utils.data.Dataset[tuple[Any, Any]]):
-    """Two views of each graph by transforms drawn for it; without transforms, the graph twice."""
+    """Two views of each graph by randomly drawn transforms; without transforms, the graph twice."""
 
     def __init__(self, graphs: Sequence[Any], transforms: Sequence[Transform], generator: torch.Generator) -> None:
         self.graphs, self.transforms, self.generator = graphs, transforms, generator
@@ -96,7 +96,7 @@ class TwoViews(torch.utils.data.Dataset[tuple[Any, Any]]):
 
 
 class GeometricGin(nn.Module):
-    """The network of ``Gin`` with a shared head, of torch-geometric's parts."""
+    """The network of ``Gin`` with a shared head, built from torch-geometric layers."""
 
     def __init__(self, num_features: int, width: int, layers: int) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class GeometricGin(nn.Module):
 
 
 class PlainLoop(ABC):
-    """A training loop as one writes it.
+    """A plain training loop.
 
     Args:
         loader: of batches.
@@ -132,10 +132,10 @@ class PlainLoop(ABC):
 
     @abstractmethod
     def loss(self, batch: Any) -> Tensor:
-        """Of what the loader gave."""
+        """Compute the loss of a batch of the loader."""
 
     def epoch(self) -> float:
-        """Trains once on every graph; returns the mean loss over batches."""
+        """Train one epoch and return the mean loss over batches."""
         self.model.train()
         total = torch.zeros((), device=self.device)
         for batch in self.loader:

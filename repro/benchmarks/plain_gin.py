@@ -8,7 +8,7 @@ from joao.encoders import Encoder
 
 
 class PlainGin(Encoder):
-    r"""The network of :class:`joao.encoders.Gin` in plain torch: what it costs without our kernels.
+    r"""The network of :class:`joao.encoders.Gin` in plain torch, without our kernels.
 
     The sum over neighbours gathers a row for every edge and scatters it to its target (``index_add``), and its
     gradient is left to autograd. Weights have the same names, so ``load_state_dict`` takes those of ``Gin``.

@@ -1,4 +1,4 @@
-"""What a benchmark shall measure, checked before anything is read or timed."""
+"""The plan of a benchmark, checked before anything is read or timed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Plan:
     Args:
         workloads: of :data:`NAMES`; none means all of them.
         devices: of :data:`DEVICES`.
-        threads: of torch, for each of which the CPU is measured in turn.
+        threads: numbers of torch threads; the CPU is measured with each.
         repeats: measurements of each figure, after one that warms up.
         width, layers, batch_size: of the model and its training; None means what is usual for the workload.
         precision: of training on a GPU; a CPU is measured with 32 bits.
@@ -74,7 +74,7 @@ class Plan:
 
 
 def threads_of(text: str) -> tuple[int, ...]:
-    """Numbers of threads as a user writes them.
+    """Parse numbers of threads, as given by the user.
 
     >>> threads_of("1,4")
     (1, 4)

@@ -1,4 +1,4 @@
-"""GraphCL-style training with the package PyGCL, where it can be imported.
+"""GraphCL-style training with the package PyGCL, if it can be imported.
 
 Its augmentors work on whole batches. It has no removal of nodes by connected growth without compiled extras, so both
 views are by node dropping, which keeps the nodes and drops their edges: less work than our ``graphcl`` row does.

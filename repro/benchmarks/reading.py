@@ -1,4 +1,4 @@
-"""How long it takes to have a data set at hand: parsed, parsed and kept, and found packed."""
+"""Time to read a data set: parsed, parsed and cached, and read from the cache."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def measure_reading(plan: Plan) -> dict[str, Any]:
 
 
 def _read(name: str, data_root: str, cache: str) -> dict[str, float]:
-    """Of a process that starts, imports, reads and ends."""
+    """Measure a process that starts, imports, reads and ends."""
     before, started = os.times(), time.perf_counter()
     subprocess.run(
         [sys.executable, "-c", PROGRAM, name, data_root], env={**os.environ, "JOAO_CACHE": cache}, check=True

@@ -1,4 +1,4 @@
-"""What a user would pick instead, on the same graphs; what cannot be imported is said, and is no error."""
+"""Alternative implementations on the same graphs; packages that cannot be imported are listed, not an error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Maker = Callable[[], Callable[[], object]]
 
 
 def rivals_of(workload: Workload, device: torch.device, seed: int) -> tuple[dict[str, Maker], dict[str, str]]:
-    """How to make each rival that is here, and why each other one is not measured."""
+    """Return how to build each available rival, and why others are not measured."""
     makers: dict[str, Maker] = {}
     missing: dict[str, str] = {}
     for name in MAKERS:

@@ -1,4 +1,4 @@
-"""How fast the machine is at what a step is made of, measured beside it."""
+"""Peak speed of the machine for the operations of a step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from repro.benchmarks.timing import always, time_in_turns
 
 
 def measure_roof(device: torch.device, repeats: int) -> dict[str, float]:
-    """GFLOP/s of a product of float32 matrices, as precise as products are now.
+    """Measure GFLOP/s of a product of float32 matrices, with the current precision.
 
     And GB/s, read and written, of a copy that no cache holds.
     """

@@ -27,11 +27,11 @@ WIDTH, LAYERS = 32, 3
 
 @dataclass(frozen=True)
 class Axis:
-    """What grows, and all that is held.
+    """The quantity that grows, and those that stay fixed.
 
     Attributes:
         sizes: graphs, mean nodes, mean degree and batch size of every point.
-        counts: which of ``graphs``, ``nodes and edges`` and ``batch`` the growth is told against.
+        counts: which of ``graphs``, ``nodes and edges`` and ``batch`` growth is reported against.
         measures: ``epochs`` of GraphCL and JOAO, the ``parts`` of a step, or the ``loss``.
     """
 
@@ -41,7 +41,7 @@ class Axis:
 
 
 def axes(quick: bool) -> dict[str, Axis]:
-    """The four of them."""
+    """List the four axes."""
     found = {
         "number of graphs": Axis(
             tuple((256 * times, 30.0, 2.2, 128) for times in (1, 2, 4, 8, 16, 32, 64)), "graphs", ("epochs",)
@@ -66,13 +66,13 @@ def axes(quick: bool) -> dict[str, Axis]:
 
 
 def _small(axis: Axis) -> Axis:
-    """The three smallest sizes, with a quarter of the graphs."""
+    """Keep the three smallest sizes, with a quarter of the graphs."""
     sizes = tuple((graphs // 4, nodes, degree, batch // 4) for graphs, nodes, degree, batch in axis.sizes[:3])
     return Axis(sizes, axis.counts, axis.measures)
 
 
 def measure_axis(axis: Axis, device: torch.device, repeats: int, seed: int) -> dict[str, Any]:
-    """Times, peaks of memory and fitted exponents of one axis; the sizes of the axis are measured in turns."""
+    """Measure times, peak memory and fitted exponents of one axis; its sizes are measured in turns."""
     points = [_point(size, device, seed) for size in axis.sizes]
     sizes = [_count(point, axis.counts) for point in points]
     tasks = {
@@ -141,7 +141,7 @@ def _loss(batch_size: int, device: torch.device, seed: int) -> Callable[[], obje
 
 
 def _memory(point: Workload, device: torch.device, seed: int) -> int | None:
-    """The peak of an epoch, and the graphs themselves."""
+    """Measure the peak memory of an epoch, and the size of the graphs."""
     peak = peak_memory(lambda: epoch_task(make_training(point, "graphcl", device, seed))()(), device)
     return None if peak is None else peak + _bytes(point.store)
 

@@ -1,4 +1,4 @@
-"""Everything that trains, on one workload, side by side: floors, epochs, rivals, and the parts of a step."""
+"""All trainings on one workload, side by side: floors, epochs, rivals, and the parts of a step."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ABOUT = {
 
 @dataclass(frozen=True)
 class Row:
-    """Something that trains: what is timed, how many steps a run of it takes, and one run of it made anew."""
+    """A training: the timed function, its number of steps, and a function that prepares a run."""
 
     task: Task
     steps: int
@@ -49,7 +49,7 @@ class Row:
 
 
 def measure_workload(workload: Workload, plan: Plan, device: torch.device) -> dict[str, Any]:
-    """Floors, epochs and rivals in turns; then the parts of a step, in turns."""
+    """Measure floors, epochs and rivals in turns, then the parts of a step in turns."""
     rows, views = _own_rows(workload, plan, device)
     fast, no_fast = _fast_rows(workload, plan, device)
     rivals, absent = _rival_rows(workload.part(RIVAL_BATCHES), plan, device) if plan.rivals else ({}, {})
@@ -102,7 +102,7 @@ def _own_rows(workload: Workload, plan: Plan, device: torch.device) -> tuple[dic
 
 
 def _fast_rows(workload: Workload, plan: Plan, device: torch.device) -> tuple[dict[str, Row], dict[str, str]]:
-    """The fast path of a GPU, and why it is not measured where it is not possible."""
+    """Return the fast path of a GPU, or the reason why it cannot be measured."""
     rows: dict[str, Row] = {}
     missing: dict[str, str] = {}
     for method, name in METHODS.items() if device.type == "cuda" else ():
@@ -149,7 +149,7 @@ def _floor_row(
 
 
 def _parts(workload: Workload, plan: Plan, device: torch.device) -> dict[str, Any]:
-    """Of a JOAO step, with views by the pairs that it starts with."""
+    """Measure the parts of a JOAO step, with views by its initial pairs."""
     training = make_training(workload, "joao", device, plan.seed)
     method = build_method(recipe_of(workload, "joao", plan.seed), workload.store)
     views = ViewsOf(training, 1, torch_generator(plan.seed, "views of the parts", device))
@@ -174,13 +174,13 @@ def _tables(spreads: Mapping[str, Spread]) -> dict[str, Any]:
 
 
 def _achieved(work: Mapping[str, Work], row: str, seconds: float) -> dict[str, float]:
-    """Of our own rows, the counted work of two views over the time; the lower level is not in the count."""
+    """Divide the counted work of two views by the time, for our rows; the lower level is not counted."""
     done = next((each for name, each in work.items() if row.startswith(f"{name} ")), None)
     return {} if done is None else {"GFLOP/s": done.flop / seconds / 1e9, "GB/s": done.bytes / seconds / 1e9}
 
 
 def ratios(per_step: Mapping[str, list[float]]) -> dict[str, Spread]:
-    """The comparisons that matter, of rows that were measured: medians of the ratios inside each turn."""
+    """Compare measured rows: medians of the ratios inside each turn."""
     wanted = [
         ("GraphCL step", "GraphCL floor"),
         ("JOAO step", "JOAO floor"),

@@ -29,21 +29,21 @@ METHODS: dict[str, dict[str, Any]] = {
 def make_training(
     workload: Workload, method: str, device: torch.device, seed: int, *, fast: bool = False
 ) -> Pretraining:
-    """A pre-training, batch by batch or on the fast path."""
+    """A pre-training, on the plain or on the fast path."""
     recipe = recipe_of(workload, method, seed)
     fabric = make_fabric(device.type, workload.precision)
     return Pretraining(workload.store, build_method(recipe, workload.store), recipe.training, fabric, fast=fast)
 
 
 def recipe_of(workload: Workload, method: str, seed: int) -> Recipe:
-    """GraphCL or JOAO with the workload's encoder and batches."""
+    """Build GraphCL or JOAO with the workload's encoder and batches."""
     encoder = {"name": "gin", "width": workload.width, "layers": workload.layers}
     training = {"epochs": MOST_EPOCHS, "batch_size": workload.batch_size, "seed": seed}
     return make_recipe({**METHODS[method], "encoder": encoder, "training": training})
 
 
 def epoch_task(training: Pretraining, views: ViewsOf | None = None) -> Task:
-    """The next epoch of ``training``; which pairs it drew is told to ``views``."""
+    """Train the next epoch; the drawn pairs are passed to ``views``."""
     epochs = training.run()
 
     def epoch() -> object:
@@ -56,7 +56,7 @@ def epoch_task(training: Pretraining, views: ViewsOf | None = None) -> Task:
 
 
 def part_tasks(training: Pretraining, floor: Floor, views: ViewsOf) -> dict[str, Task]:
-    """The parts of a step on one batch: gathering, every augmentation, the floor's three parts, the lower level."""
+    """The parts of a step on one batch: gathering, every augmentation, the three parts of the floor, the lower level."""
     generator = views.generator
     graphs = torch.randperm(len(training.store), device=training.store.device, generator=generator)
     graphs = graphs[: training.schedule.batch_size]

@@ -1,4 +1,4 @@
-"""How fast the SVM protocol is beside a plain grid search that gives the same scores."""
+"""Speed of the SVM protocol, compared with a plain grid search that gives the same scores."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Scorer = Callable[[Sequence[Fold]], FoldScores]
 
 
 def measure_svm(plan: Plan) -> dict[str, Any]:
-    """The protocol on embeddings by JOAO with its defaults."""
+    """Measure the protocol on embeddings of JOAO with default settings."""
     dataset = read_whole(QUICK_DATA if plan.quick else DATA, plan.data_root)
     classes = require_classes(dataset)
     trained = pretrain(make_recipe({"training": {"seed": plan.seed}}), dataset)
@@ -43,7 +43,7 @@ def measure_svm(plan: Plan) -> dict[str, Any]:
 def svm_protocol(
     embeddings: ArrayLike, classes: NDArray[np.int64], num_folds_measured: int = 2, jobs: int = 2
 ) -> dict[str, Any]:
-    """Times four ways to score the same folds, in turns, and compares what they found.
+    """Time four ways to score the same folds, in turns, and compare their scores.
 
     A turn is ``jobs`` folds, and every turn begins with another way, so that a machine that is busy for a while is
     unfair to none. Other programs still
@@ -111,7 +111,7 @@ def svm_protocol(
 def plain_scores(
     x: NDArray[np.float64], classes: NDArray[np.int64], measured: Sequence[Fold], *, jobs: int = 1
 ) -> FoldScores:
-    """What one would write without this package: a grid search over scaler and SVM in every fold."""
+    """A grid search over scaler and SVM in every fold, without this package."""
     accuracies, chosen = [], []
     for train, test in measured:
         search: Any = GridSearchCV(
@@ -126,13 +126,13 @@ def plain_scores(
 
 
 def _ratios(seconds: dict[str, list[float]]) -> dict[str, float]:
-    """Of each plain way over each of ours: the median of the ratios inside turns."""
+    """Compare each plain way with each of ours: the median of the ratios inside turns."""
     plain, ours = ([name for name in seconds if name.startswith(way)] for way in ("plain", "ours"))
     return {f"{one} / {other}": paired_ratio(seconds[one], seconds[other]).median for one in plain for other in ours}
 
 
 def _start_workers(jobs: int) -> None:
-    """Processes of the plain search, which stay; their start is nobody's time."""
+    """Worker processes of the plain search, which are reused; their start is not timed."""
     classes = np.arange(8 * NUM_INNER_FOLDS) % 2
     x = np.stack([classes, 1.0 - classes], axis=1)
     plain_scores(x, classes, [(np.arange(len(x)), np.arange(len(x)))], jobs=jobs)

@@ -1,4 +1,4 @@
-"""Times that can be compared: taken in turns, with the device at rest, and told with their spread.
+"""Comparable times: measured in turns on an idle device, and reported with their spread.
 
 Two clocks are read. The wall clock is what a user waits for. The CPU time of this process leaves out the moments when
 the machine worked for somebody else; with one thread on a CPU it is the steadier measure of the same work. With
@@ -22,7 +22,7 @@ Key = TypeVar("Key")
 
 @dataclass(frozen=True)
 class Seconds:
-    """What the two clocks said, turn by turn."""
+    """Wall and CPU seconds of each turn."""
 
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
@@ -34,7 +34,7 @@ class Seconds:
 
 @dataclass(frozen=True)
 class Spread:
-    """The middle of several measurements, and how far they lie apart."""
+    """Median and spread of several measurements."""
 
     median: float
     least: float
@@ -58,7 +58,7 @@ def time_in_turns(
     wall: Callable[[], float] = time.perf_counter,
     cpu: Callable[[], float] = time.process_time,
 ) -> dict[Key, Seconds]:
-    """Seconds of each task, ``repeats`` times.
+    """Time each task ``repeats`` times, in seconds.
 
     Every turn runs each task once, in order, so that a machine that is busy for a while is unfair to none. The
     first turns warm up and are not counted. The device is at rest whenever the clocks are read.
@@ -79,7 +79,7 @@ def time_in_turns(
 
 
 def synchronise(device: torch.device | str) -> None:
-    """Waits until the device has done all it was told."""
+    """Wait until the device has finished its work."""
     if torch.device(device).type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -90,5 +90,5 @@ def always(run: Callable[[], object]) -> Task:
 
 
 def paired_ratio(first: Sequence[float], second: Sequence[float]) -> Spread:
-    r"""The median of :math:`a_t / b_t` over turns: what disturbs a whole turn divides out."""
+    r"""The median of :math:`a_t / b_t` over turns: a disturbance of a whole turn cancels out."""
     return Spread.of([one / other for one, other in zip(first, second, strict=True)])

@@ -1,4 +1,4 @@
-"""Four sizes of data: molecules of two kinds, large sparse graphs and dense ones; real where they are at hand."""
+"""Four workloads: molecules of two kinds, large sparse graphs and dense graphs; real data if available."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from repro.benchmarks.plan import Plan
 
 @dataclass(frozen=True, eq=False)
 class Workload:
-    """Graphs, and the model and batches they are trained with.
+    """Graphs with the model and batches of their training.
 
     Attributes:
         store: its graphs make whole batches, ten of them or a multiple of ten where there are enough: so every
@@ -43,11 +43,11 @@ class Workload:
         return replace(self, store=self.store.to(device))
 
     def part(self, num_batches: int) -> Workload:
-        """Its first batches only."""
+        """Keep only the first batches."""
         return replace(self, store=part(self.store, torch.arange(min(len(self.store), num_batches * self.batch_size))))
 
     def table(self) -> dict[str, Any]:
-        """What a record says about it."""
+        """Describe the workload in a record."""
         graphs = len(self.store)
         return {
             "name": self.name,
@@ -84,7 +84,7 @@ _SHAPES = {
 
 
 def make_workload(name: str, plan: Plan, device: torch.device) -> Workload:
-    """The workload called ``name``, on ``device``."""
+    """Make the workload ``name`` on ``device``."""
     shape = _SHAPES[name]
     large = name == "molecules" and device.type == "cuda"  # the size molecules are pre-trained with
     batch_size = plan.batch_size or (16 if plan.quick else 256 if large else 128)
@@ -123,7 +123,7 @@ def _whole_batches(num_graphs: int, batch_size: int, most: int, seed: int) -> to
 
 
 def part(store: GraphStore, graphs: torch.Tensor) -> GraphStore:
-    """The graphs numbered ``graphs``, packed anew."""
+    """Select the graphs numbered ``graphs``."""
     batch = store.batch(graphs.to(store.device))
     first_edge = batch.first_edge[batch.first_node]
     shift = torch.repeat_interleave(batch.first_node[:-1], first_edge.diff())

@@ -12,7 +12,7 @@ was measured: :mod:`repro.studies.remade` made records again and wrote the diffe
 
 Differences between two devices of the same kind and between a CPU and a GPU are measured and allowed separately. A
 protocol with fewer than :data:`ENOUGH` measurements is allowed the largest spread of all. Repetitions on the processor
-of the record count nowhere: they hardly ever differ, and processors of the same name may be different ones.
+of the record are ignored: they hardly ever differ, and processors of the same name may be different ones.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Part:
     Attributes:
         train, validation: indices ``(n,)`` of the graphs for training and for selecting the epoch, on the CPU.
         seed: seed of the batches.
-        start: initial weights, see :meth:`Finetuning.start_of`; None for those of the fine-tuning.
+        start: initial weights, see :meth:`Finetuning.initial_weights`; None for those of the fine-tuning.
     """
 
     train: Tensor

@@ -67,14 +67,14 @@ def settings() -> dict[str, Any]:
 
 
 def repeat_recipe(method: str, pretraining: int) -> Recipe:
-    """The recipe of a pre-training: that of the table, but for corpus, epochs and seed."""
+    """The recipe of a pre-training: that of the table, except corpus, epochs and seed."""
     recipe = transfer.cell_recipe(method)
     training = dataclasses.replace(recipe.training, epochs=settings()["epochs"], seed=pretraining)
     return dataclasses.replace(recipe, data=CORPUS, training=training)
 
 
 def draw_corpus(data_root: str | None) -> Dataset:
-    """Draw molecules from all sources together, without test molecules and rows that are no molecules."""
+    """Draw molecules from all sources together, without test molecules and rows that RDKit cannot parse."""
     smiles = corpus_smiles(data_root)
     order = numpy_generator(0, "transfer repeats").permutation(len(smiles))
     wanted = settings()["molecules"]

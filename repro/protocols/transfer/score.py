@@ -25,13 +25,13 @@ from repro.protocols.stacked_fits import Part, fit_all
 @final
 @dataclass(frozen=True)
 class TransferScore:
-    """What a seed showed.
+    """The scores of one seed.
 
     Attributes:
-        seed: of linear layer and batches; side by side, the dropout of all seeds is drawn together.
-        epoch: that the validation graphs chose, from 1 on.
-        validation, test: scores at that epoch; validation is None where its labels allow none.
-        last_test: that of the last epoch, which the published tables have.
+        seed: seed of linear layer and batches; stacked fits draw the dropout of all seeds together.
+        epoch: chosen by the validation graphs, from 1.
+        validation, test: scores at that epoch; validation is None if it is undefined for its labels.
+        last_test: test score of the last epoch, as in the published tables.
     """
 
     seed: int
@@ -42,25 +42,25 @@ class TransferScore:
 
 
 def parts_of(split: Split, starts: Mapping[int, Sequence[Tensor]]) -> list[Part]:
-    """A fit for every seed, to the same graphs."""
+    """List one fit per seed, on the same graphs."""
     train, validation = torch.from_numpy(split.train), torch.from_numpy(split.validation)
     return [Part(train, validation, derive_seed(seed, "transfer"), start) for seed, start in starts.items()]
 
 
 def score_seeds(finetuning: Finetuning, split: Split, starts: Mapping[int, Sequence[Tensor]]) -> list[TransferScore]:
-    """Fine-tunes from every seed; the test graphs are looked at when all is over, and choose nothing.
+    """Fine-tune with every seed. The test graphs are evaluated at the end and never used for selection.
 
     Args:
-        finetuning: of all graphs.
-        split: of their numbers.
-        starts: seed to weights, see :meth:`Finetuning.start_of`.
+        finetuning: fine-tuning on all graphs.
+        split: numbers of the graphs of each part.
+        starts: initial weights by seed, see :meth:`Finetuning.initial_weights`.
     """
     scores = score_parts(finetuning, split, parts_of(split, starts))
     return [TransferScore(seed, **score) for seed, score in zip(starts, scores, strict=True)]
 
 
 def score_parts(finetuning: Finetuning, split: Split, parts: Sequence[Part]) -> Iterator[dict[str, Any]]:
-    """Fine-tunes all parts; what :class:`TransferScore` has, but for the seed."""
+    """Fine-tune all parts; yield the fields of :class:`TransferScore` except the seed."""
     test = torch.from_numpy(split.test)
     for fit in fit_all(finetuning, parts):
         validation = fit.epochs[fit.chosen - 1].validation_score
@@ -108,23 +108,23 @@ class SpeciesSplit(NamedTuple):
 
 
 def species_split(species: Indices, seed: int = 42, validation_share: float = 0.15) -> SpeciesSplit:
-    """Human proteins are the test; of the others, a share drawn by ``seed`` chooses the epoch.
+    """Split by species: human proteins are the test part; a random share of the others is the validation part.
 
-    As published, the test is drawn into two halves, called easy and hard, and the hard one is reported. Nothing
-    tells them apart but chance. The published draws are another generator's and cannot be the same.
+    As published, the test part is divided at random into halves called easy and hard, and the hard one is reported.
+    The published draws come from another generator and cannot be reproduced.
 
     Args:
-        species: ``(G,)`` of each graph.
-        seed: of both draws; 42 is the published one.
-        validation_share: of the graphs that are not the test.
+        species: ``(G,)`` species of each graph.
+        seed: seed of both draws; 42 as published.
+        validation_share: share of the graphs outside the test part.
     """
     if not 0 < validation_share < 1:
         raise UserError(f"species split: validation_share must be between 0 and 1, got {validation_share}.")
     is_human = np.asarray(species) == HUMAN
     if is_human.sum() < 2 or (~is_human).sum() < 2:
         raise UserError(
-            f"species split: {is_human.sum()} human networks ({HUMAN}) and {(~is_human).sum()} others; it takes two "
-            "of each at least."
+            f"species split: {is_human.sum()} human networks ({HUMAN}) and {(~is_human).sum()} others; "
+            "expected at least two of each."
         )
     random = numpy_generator(seed, "species split")
     others, human = (random.permutation(np.flatnonzero(which)) for which in (~is_human, is_human))
@@ -134,7 +134,7 @@ def species_split(species: Indices, seed: int = 42, validation_share: float = 0.
 
 
 def with_centre(nodes: Tensor, batch: GraphBatch, centre: Tensor) -> Tensor:
-    r""":math:`\frac{1}{n} \sum_v x_v \,\|\, x_c`: the mean over a graph's nodes beside the vector of its centre.
+    r""":math:`\frac{1}{n} \sum_v x_v \,\|\, x_c`: the mean of all nodes concatenated with the vector of the centre.
 
     Args:
         nodes: ``(N, d)`` vectors of the nodes of ``batch``.

@@ -88,7 +88,7 @@ class MoleculeGin(MeanEncoder, StackableEncoder):
         x = (is_atom * mask) @ self.atoms
         # From here on, nodes are numbered through all views, so that one index_add counts the bonds of all of them.
         every_view = num_nodes * torch.arange(num_views, device=x.device).unsqueeze(1)
-        # An edge from a node that is not kept is no bond, and neither is padding, which starts at such a node.
+        # Edges from nodes that are not kept do not count, and neither does padding, which starts at such a node.
         is_bond = views.keep.flatten().index_select(0, (views.source + every_view).flatten()).to(mask.dtype)
         targets = (views.target + every_view).flatten()
         counts = _bond_counts(targets, views.edge_attr.flatten(0, 1), is_bond, num_views * num_nodes).view(
