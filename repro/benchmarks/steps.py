@@ -56,7 +56,7 @@ def epoch_task(training: Pretraining, views: ViewsOf | None = None) -> Task:
 
 
 def part_tasks(training: Pretraining, floor: Floor, views: ViewsOf) -> dict[str, Task]:
-    """The parts of a step on one batch: gathering, every augmentation, the three parts of the floor, the lower level."""
+    """The parts of a step on one batch: gathering, every augmentation, three parts of the floor, the lower level."""
     generator = views.generator
     graphs = torch.randperm(len(training.store), device=training.store.device, generator=generator)
     graphs = graphs[: training.schedule.batch_size]
