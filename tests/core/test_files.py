@@ -5,6 +5,7 @@ import json
 import os
 import re
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from joao.core.files import (
     check_new_file,
     make_folder,
     open_regular,
+    parse_json,
     read_regular,
     temporary_path,
     write_file,
@@ -24,6 +26,51 @@ from tests.messages import refused
 
 def entries(folder):
     return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_new_file_replaces_nothing(tmp_path):
+    path = tmp_path / "file"
+
+    def content():
+        path.write_text("of another process")  # after every check that could be made before
+        yield b"ours"
+
+    with refused(path):
+        write_file(path, content(), new=True)
+    assert path.read_text() == "of another process"
+    assert entries(tmp_path) == ["file"]
+    path.unlink()
+    write_file(path, "ours", new=True)
+    assert path.read_text() == "ours"
+    assert entries(tmp_path) == ["file"]
+
+
+def test_a_new_file_is_written_without_hard_links(tmp_path, monkeypatch):
+    def refuse(*names):
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", refuse)
+    write_file(tmp_path / "file", "ours", new=True)
+    assert (tmp_path / "file").read_text() == "ours"
+    assert entries(tmp_path) == ["file"]
+
+
+def test_a_hard_link_in_the_place_of_the_temporary_file_is_not_written_to(tmp_path):
+    """A stranger may have placed it, or a process was killed just after it had given a new file its name."""
+    (tmp_path / "thesis").write_text("years of work")
+    os.link(tmp_path / "thesis", temporary_path(tmp_path / "file"))
+    write_file(tmp_path / "file", "new")
+    assert (tmp_path / "thesis").read_text() == "years of work"
+    assert entries(tmp_path) == ["file", "thesis"]
+
+
+def test_a_repeated_key_is_found_quickly():
+    """Comparing every key with every other takes minutes here."""
+    keys = [f'"k{number}":0' for number in range(200_000)]
+    started = time.process_time()
+    with pytest.raises(ValueError, match="'k199999'"):
+        parse_json(f"{{{','.join(keys)},{keys[-1]}}}")
+    assert time.process_time() - started < 5
 
 
 @pytest.mark.parametrize("content", ["naïve\n", b"\x00\xff", ""])

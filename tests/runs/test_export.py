@@ -15,6 +15,8 @@ from safetensors.torch import load_file, save_file
 
 import joao
 from joao.config.recipe import make_recipe
+from joao.core.errors import WriteError
+from joao.core.files import write_file
 from joao.data.features import Features
 from joao.data.molecules import FEATURISER, featurise
 from joao.data.synthetic import random_graphs
@@ -412,6 +414,18 @@ def test_export_does_not_overwrite_files(run, tmp_path):
         with refused(*values):
             export(run, tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == ["model.md"]
+
+
+def test_a_failed_export_leaves_nothing(run, tmp_path, monkeypatch):
+    def fail_at_the_model(path, *content, write=write_file, **options):
+        if path.suffix == ".safetensors":
+            raise WriteError("full")
+        write(path, *content, **options)
+
+    monkeypatch.setattr("joao.runs.export.write_file", fail_at_the_model)
+    with pytest.raises(WriteError):
+        export(run, tmp_path / "model.safetensors")
+    assert not list(tmp_path.iterdir())
 
 
 def test_unfinished_run_is_not_exported(tmp_path):

@@ -121,8 +121,22 @@ def test_missing_values_use_the_default():
         ((2, 2), MACHINES | {"NODE_RANK": "2"}, ["NODE_RANK", 2]),
         ((2, 2), MACHINES | {"NODE_RANK": "one"}, ["NODE_RANK", "'one'"]),
         ((4, None), {"SLURM_NTASKS": "4", "SLURM_JOB_NAME": "train"}, ["SLURM", "--ntasks-per-node"]),
+        ((10**9, None), {}, ["devices", 10**9]),
+        ((2, None), {"LOCAL_RANK": "7"}, [7, 2]),
+        ((2, 2), MACHINES | {"MASTER_PORT": "none"}, ["MASTER_PORT", "'none'"]),
+        ((2, None), SLURM | {"SLURM_NTASKS_PER_NODE": "9" * 5000}, ["SLURM_NTASKS_PER_NODE"]),
+        ((2, None), SLURM | {"SLURM_NTASKS": "x", "SLURM_NNODES": ""}, ["SLURM_NNODES", "''"]),
+        ((None, None), TORCHRUN | {"LOCAL_WORLD_SIZE": "0"}, ["LOCAL_WORLD_SIZE", "'0'"]),
+        ((None, None), TORCHRUN | {"RANK": "6"}, ["torchrun", 6]),
     ],
 )
 def test_inconsistent_layouts_are_rejected(asked, environment, values):
     with refused(*values):
         find_process_layout(*asked, environment=environment)
+
+
+@pytest.mark.parametrize("stored", [0, 10**9])
+def test_a_run_cannot_ask_for_any_number_of_processes(stored):
+    """``run.json`` may come from a stranger, and its number of processes is the default of ``--resume``."""
+    with refused("devices", stored):
+        find_process_layout(default=(stored, 1), environment={})

@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from joao.cli import inputs
 from joao.cli.output import Output, check_row_file, python_command, quantity, shell_quote, write_row_file
-from joao.core.errors import Interrupted
+from joao.core.errors import Interrupted, join_names
 
 if TYPE_CHECKING:
     from joao.data import Dataset
@@ -171,8 +171,6 @@ def _label_counts(finetuned: FinetunedModel) -> str:
     if finetuned.kind == "classes":
         return " (" + ", ".join(f"{name}: {count}" for name, count in info.graphs_per_class.items()) + ")"
     if len(finetuned.tasks) > 1:
-        from joao.evaluation.targets import join_names
-
         return f" for {len(finetuned.tasks)} tasks ({join_names(finetuned.tasks)})"
     counts = info.labels_per_task[finetuned.tasks[0]]
     return f" for {finetuned.tasks[0]}" + (f" (0: {counts[0]}, 1: {counts[1]})" if finetuned.kind == "binary" else "")

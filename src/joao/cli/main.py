@@ -138,10 +138,10 @@ def _with_option_names(message: str) -> str:
 
 def _is_first_process() -> bool:
     """Whether this process prints errors: under torchrun, only the first one on each machine does."""
-    return "TORCHELASTIC_RUN_ID" not in os.environ or os.environ.get("LOCAL_RANK") == "0"
+    return "TORCHELASTIC_RUN_ID" not in os.environ or os.environ.get("LOCAL_RANK", "0") == "0"
 
 
 def _exit(name: str, message: str, code: int) -> None:
     if message:
-        typer.echo(escape_control(f"{name}: {message}"), err=True)
+        typer.echo(escape_control(f"{name}: {message}", kept=""), err=True)
     sys.exit(code)

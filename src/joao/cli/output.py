@@ -34,7 +34,7 @@ class Output:
 
     def notice(self, text: str) -> None:
         if not self.quiet:
-            typer.echo(escape_control(f"joao: note: {text}"), err=True)
+            typer.echo(escape_control(f"joao: note: {text}", kept=""), err=True)
 
     def log(self, text: str) -> None:
         """Print a line to standard error, unless that is a terminal (which shows a progress bar instead)."""
@@ -64,7 +64,7 @@ class Output:
         for line in lines:
             table.add_row(*map(escape_control, line))
         # Tables in files and pipes are not wrapped to the width of a terminal.
-        Console(width=None if sys.stdout.isatty() else 200, markup=False).print(table)
+        Console(width=None if sys.stdout.isatty() else 200, markup=False, emoji=False).print(table)
 
 
 def shell_quote(word: str | Path) -> str:
@@ -100,11 +100,11 @@ def write_row_file(path: Path, content: Any, failures: Path, dataset: Dataset) -
     from joao.core.files import write_file
     from joao.runs.result_files import failures_csv
 
-    write_file(path, content)
     result = {"file": str(path), "graphs": len(dataset)}
-    if dataset.failures:
-        write_file(failures, failures_csv(dataset))
+    if dataset.failures:  # first: a file of rows without it would be incomplete
+        write_file(failures, failures_csv(dataset), new=True)
         result |= {"blank": len(dataset.failures), "failures": str(failures)}
+    write_file(path, content, new=True)
     return result
 
 

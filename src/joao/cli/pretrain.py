@@ -84,7 +84,7 @@ def pretrain(
         output = _make_output(process, quiet, as_json)
         _warn_thread_count(run, output)
         for newest in run.checkpoints()[:1]:
-            output.say(f"Continuing after step {int(newest.stem.removeprefix('checkpoint-'))}.")
+            output.say(f"Continuing after step {newest.stem.removeprefix('checkpoint-').lstrip('0') or 0}.")
         folder, made, precision, fast = resume, run.recipe, run.info.precision, run.info.fast
         dataset = inputs.open_run_data(resume, made, data_root, output)
     elif out is None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from joao.baselines.forests import Columns, Forests, molecule_columns
 from joao.comparison.molecule_table import MEMBERS, METHODS, METRICS, TableComparison
-from joao.core.errors import UserError, short_repr, suggest
+from joao.core.errors import UserError, join_names, short_repr, suggest
 from joao.core.processes import map_in_processes
 from joao.core.provenance import command, machine, versions
 from joao.core.registry import check_minimum
@@ -29,7 +29,6 @@ from joao.evaluation.targets import (
     NumberTargets,
     check_learnable,
     infer_label_kind,
-    join_names,
     select_tasks,
     task_figures,
 )

@@ -1,7 +1,7 @@
 """Errors and notices for the user, and helpers for their messages."""
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 
@@ -89,10 +89,10 @@ def suggest(name: str, known: Iterable[str]) -> str:
     "Did you mean 'node_drop'? Known: node_drop, subgraph."
     """
     names = list(known)
-    by_lower = {each.lower(): each for each in names}
-    close = difflib.get_close_matches(name.lower(), by_lower, n=1)
+    by_lower = {each.lower(): each for each in names[:1000]}  # a table may have a million columns
+    close = difflib.get_close_matches(name[:100].lower(), by_lower, n=1)
     guess = f"Did you mean '{by_lower[close[0]]}'? " if close else ""
-    return f"{guess}Known: {', '.join(names)}."
+    return f"{guess}Known: {join_names(names, 100)}."
 
 
 def quantity(count: int, things: str) -> str:
@@ -107,7 +107,12 @@ def quantity(count: int, things: str) -> str:
     return f"{count} {noun}"
 
 
-def escape_control(text: str) -> str:
+def join_names(names: Sequence[str], most: int = 5) -> str:
+    """Join the first names, and count the others."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def escape_control(text: str, kept: str = "\n\t") -> str:
     r"""Escape control characters, which a terminal would interpret: names and cells come from files.
 
     >>> print(escape_control("MUTAG\x1b[2J ± 1"))
@@ -115,7 +120,7 @@ def escape_control(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
+    return "".join(c if c.isprintable() or c in kept else ascii(c)[1:-1] for c in text)
 
 
 def short_repr(value: object) -> str:

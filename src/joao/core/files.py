@@ -7,6 +7,7 @@ import os
 import re
 import stat
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader
@@ -49,10 +50,11 @@ def user_path(text: str) -> Path:
     return Path(path)
 
 
-def write_file(path: Path, content: bytes | str | Iterable[bytes | memoryview]) -> None:
+def write_file(path: Path, content: bytes | str | Iterable[bytes | memoryview], *, new: bool = False) -> None:
     """Write ``content`` atomically: to a temporary file that then replaces ``path``.
 
-    File and folder are synced, so that the file survives a crash of the machine.
+    File and folder are synced, so that the file survives a crash of the machine. A ``new`` file replaces nothing, even
+    if another process creates ``path`` at the same time.
     """
     data = content.encode() if isinstance(content, str) else content
     try:
@@ -63,14 +65,28 @@ def write_file(path: Path, content: bytes | str | Iterable[bytes | memoryview]) 
                 file.flush()
                 os.fsync(handle)
                 os.chmod(temporary, 0o666 & ~_umask())
-                os.replace(temporary, path)  # before the file is closed, which releases its lock
+                # Before the file is closed, which releases its lock.
+                _rename_new(temporary, path) if new else os.replace(temporary, path)
         except BaseException:
             with suppress(OSError):
                 os.unlink(temporary)
             raise
         _sync_folder(path.parent)
+    except FileExistsError:
+        raise already_exists(path) from None
     except OSError as error:
         raise WriteError(f"{path}: cannot be written ({error.strerror}).") from error
+
+
+def _rename_new(temporary: str, path: Path) -> None:
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        os.replace(temporary, path)
+    else:
+        os.unlink(temporary)
 
 
 def temporary_path(path: Path, number: int = 0) -> Path:
@@ -91,8 +107,10 @@ def _open_temporary(path: Path) -> tuple[int, str]:
             own = os.fstat(handle)
             is_file = stat.S_ISREG(own.st_mode) and own.st_uid == os.geteuid()
             if is_file and os.path.samestat(own, os.lstat(name)):
-                os.ftruncate(handle, 0)
-                return handle, name
+                if own.st_nlink == 1:
+                    os.ftruncate(handle, 0)
+                    return handle, name
+                os.unlink(name)  # a second name of another file, such as the one that a killed process has just written
         except (BlockingIOError, FileNotFoundError):
             pass  # another process writes it, or has just renamed it
         except OSError:  # a file system without locks
@@ -157,8 +175,8 @@ def parse_json(text: str | bytes) -> Any:
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {short_repr(next(key for key in keys if keys.count(key) > 1))} is repeated")
+        repeated = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise ValueError(f"the key {short_repr(repeated)} is repeated")
     return found
 
 

@@ -48,7 +48,7 @@ class Progress:
 
     def line(self, text: str, visible: bool = True) -> None:
         """Log a line and, if it is ``visible`` and there is no bar to look at, print it."""
-        text = escape_control(text)
+        text = escape_control(text, kept="")
         LOGGER.info("%s", text)
         is_logged = LOGGER.isEnabledFor(logging.INFO) and LOGGER.hasHandlers()
         if visible and self.lines and not is_logged and not _shows_bars(console := _console()):
@@ -130,7 +130,7 @@ def format_seconds(seconds: float) -> str:
 def _console() -> Console:
     from rich.console import Console
 
-    return Console(stderr=True)
+    return Console(stderr=True, emoji=False)
 
 
 def _shows_bars(console: Console) -> bool:

@@ -377,13 +377,15 @@ def _unique(texts: Iterable[str]) -> tuple[str, ...]:
 def _renumber_classes(dataset: Dataset, names: tuple[str, ...]) -> NDArray[np.int64]:
     if dataset.classes is None:
         return np.full(len(dataset), -1, dtype=np.int64)
-    return np.array([*(names.index(name) for name in dataset.class_names), -1])[dataset.classes]
+    numbers = {name: number for number, name in enumerate(names)}
+    return np.array([*(numbers[name] for name in dataset.class_names), -1])[dataset.classes]
 
 
 def _reorder_targets(dataset: Dataset, names: tuple[str, ...]) -> NDArray[np.float32]:
     targets = np.full((len(dataset), len(names)), np.nan, dtype=np.float32)
     if dataset.targets is not None:
-        targets[:, [names.index(name) for name in dataset.target_names]] = dataset.targets
+        numbers = {name: number for number, name in enumerate(names)}
+        targets[:, [numbers[name] for name in dataset.target_names]] = dataset.targets
     return targets
 
 

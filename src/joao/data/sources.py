@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from joao.core.errors import JoaoNotice, UserError, short_repr
+from joao.core.errors import JoaoNotice, UserError, join_names, short_repr
 from joao.data.cache import MIN_TABLE_BYTES, read_cached
 from joao.data.dataset import Dataset, concatenate_datasets, sizes_to_offsets
 from joao.data.formats import SUFFIXES, TABLE_SUFFIXES, detect_format, known_suffix
@@ -140,7 +140,7 @@ def _no_format_message(path: Path) -> str:
     message = f"{path}: the folder contains no data set (no NAME_A.txt or .graphml files)."
     folders = sorted(str(entry) for entry in path.iterdir() if entry.is_dir() and is_tu(entry))
     if folders:
-        return f"{message} Give one of its folders: {', '.join(folders)}."
+        return f"{message} Give one of its folders: {join_names(folders, 20)}."
     zips = sorted(entry.stem for entry in path.glob("*.zip"))
     return f"{message} To read {' or '.join(zips)}, give its name, and this folder as root." if zips else message
 

@@ -16,7 +16,7 @@ from scipy.stats import rankdata
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from joao.core.errors import UserError, short_repr, suggest
+from joao.core.errors import UserError, join_names, short_repr, suggest
 from joao.data.dataset import Dataset
 
 
@@ -362,8 +362,3 @@ def _mean(values: NDArray[np.float64]) -> float | None:
     """Compute the mean without NaN; None if there is nothing else."""
     known = values[~np.isnan(values)]
     return float(known.mean()) if len(known) else None
-
-
-def join_names(names: Sequence[str]) -> str:
-    """Join the first five names, and count the others."""
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -21,8 +21,8 @@ from safetensors.torch import save
 from torch import Tensor
 
 from joao.config.recipe import Part, toml_value
-from joao.core.errors import UserError, escape_control, short_repr
-from joao.core.files import check_new_file, write_file
+from joao.core.errors import UserError, escape_control, join_names, short_repr
+from joao.core.files import check_new_file, read_regular, write_file
 from joao.core.graphs import GraphStore
 from joao.core.memory import Budget
 from joao.core.provenance import strip_absolute_path
@@ -31,7 +31,6 @@ from joao.data.features import CODE_RULES, Features, make_store
 from joao.data.formats.packed import make_header
 from joao.data.synthetic import random_graphs
 from joao.evaluation.tables import markdown, plain_text
-from joao.evaluation.targets import join_names
 from joao.runs.finetuning import FILE, FinetunedModel, load_finetuned
 from joao.runs.folder import CHECKSUM_KEY, FILE_FORMAT, FILE_FORMAT_KEY, Run, checksum, read_text
 from joao.runs.trained import TrainedEncoder, load_run
@@ -64,8 +63,7 @@ def export(run: Path, out: Path, *, half: bool = False) -> Exported:
     """
     if out.suffix != ".safetensors":
         raise UserError(f"{out}: unknown file type '{out.suffix}'. Use .safetensors.")
-    for path in (out, out.with_suffix(".md")):
-        check_new_file(path)
+    check_new_file(out)
     opened = Run.open(run)
     finetuned = load_finetuned(run, device="cpu") if opened.info.finetuned_on else None
     trained = load_run(run, device="cpu") if finetuned is None else finetuned.trained
@@ -84,9 +82,17 @@ def export(run: Path, out: Path, *, half: bool = False) -> Exported:
         **{name: text for name in ("run.json", "metrics.jsonl", FILE) if (text := read_text(run, name)) is not None},
     }
     content = _sort_metadata(save(weights, texts))
-    write_file(out, content)
-    write_file(out.with_suffix(".md"), card)
-    return Exported(out, out.with_suffix(".md"), len(content), change, trained)
+    beside = out.with_suffix(".md")
+    # The card first, so that no model is without; the same card was left by a process that was killed here.
+    if not beside.is_file() or read_regular(beside) != card.encode():
+        write_file(beside, card, new=True)
+    try:
+        write_file(out, content, new=True)
+    except BaseException:
+        if not out.exists():
+            beside.unlink(missing_ok=True)
+        raise
+    return Exported(out, beside, len(content), change, trained)
 
 
 def _sort_metadata(content: bytes) -> bytes:

@@ -264,7 +264,7 @@ class Run:
 
     def checkpoints(self) -> list[Path]:
         """List the checkpoint files, newest first."""
-        return sorted(self.folder.glob("checkpoint-*.safetensors"), reverse=True)
+        return sorted(self.folder.glob(f"checkpoint-{'[0-9]' * 12}.safetensors"), reverse=True)
 
     def write_checkpoint(self, tensors: Mapping[str, Tensor]) -> None:
         """Write a checkpoint, named after its step, and remove old ones."""
@@ -378,8 +378,8 @@ def lock_run(folder: Path) -> Iterator[None]:
     """Lock the folder of a run that is resumed. It must not contain links, through which other files would change."""
     with lock_folder(folder):
         for path in folder.rglob("*"):
-            if path.is_symlink():
-                raise UserError(f"{path}: is a link. Replace it by what it links to before you resume the run.")
+            if path.is_symlink() or (path.is_file() and path.stat().st_nlink > 1):
+                raise UserError(f"{path}: is a link. Replace it by a copy before you resume the run.")
         yield
 
 

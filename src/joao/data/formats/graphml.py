@@ -20,7 +20,7 @@ from xml.parsers.expat import ExpatError, ParserCreate
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.core.errors import UserError, short_repr
+from joao.core.errors import UserError, join_names, short_repr
 from joao.core.files import open_regular
 from joao.data.dataset import Array, Dataset
 from joao.data.validation import make_dataset, parse_label
@@ -137,7 +137,7 @@ def _attributes(
     """Return ``(rows, columns)`` of all attributes that are numeric in any row; they must be so in every row."""
     names = {key for _, data in rows for key in data if key != skip}
     numeric = {key for _, data in rows for key, value in data.items() if key != skip and _vector(value, key)}
-    left_out = " ".join(", ".join(sorted(str(key) for key in names - numeric)).split())
+    left_out = " ".join(join_names(sorted(str(key) for key in names - numeric), 20).split())
     if names - numeric:
         notices.append(f"{name}: {what} attributes that are not numbers are ignored: {left_out}.")
     if not numeric:

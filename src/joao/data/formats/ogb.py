@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from joao.core.codes import OGB_ATOM_SIZES, OGB_BOND_SIZES, OGB_TREE_COLUMNS
-from joao.core.errors import UserError, short_repr
+from joao.core.errors import UserError, join_names, short_repr
 from joao.data.dataset import Dataset, sizes_to_offsets
 from joao.data.formats.text import (
     READ_ERRORS,
@@ -221,7 +221,7 @@ def official_split(path: Path, num_graphs: int) -> OfficialSplit:
     with open_ogb(path) as files:
         names = {PurePosixPath(file).parts[1] for file in files.members if file.startswith("split/")} - {*_PARTS}
         if len(names) != 1:
-            found = ", ".join(sorted(names)) or "none"
+            found = join_names(sorted(names)) or "none"
             raise UserError(f"{path}: expected one split (split/NAME/train.csv.gz and so on), found {found}.")
         name = names.pop()
         parts = [files.numbers(f"split/{name}/{part}") for part in _PARTS]

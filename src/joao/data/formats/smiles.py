@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.core.errors import UserError, short_repr, suggest
+from joao.core.errors import UserError, join_names, short_repr, suggest
 from joao.data.dataset import Dataset
 from joao.data.formats import TABLE_SUFFIXES
 from joao.data.formats.edge_list import NEEDED
@@ -106,7 +106,7 @@ def _from_table(table: MoleculeTable, columns: Columns, options: ReadOptions) ->
     ]
     not_numeric = [column for column in table.ignored if column not in table.rejected]
     if not_numeric and columns.tasks is None:
-        notices.append(f"{table.name}: columns without numbers are ignored: {', '.join(not_numeric)}.")
+        notices.append(f"{table.name}: columns without numbers are ignored: {join_names(not_numeric, 20)}.")
     dataset = make_molecules(table.name, table.smiles, table.identifiers, options)
     return replace(
         dataset,
@@ -238,7 +238,8 @@ def _roles(place: str, names: list[str], columns: Columns) -> _Roles:
         taken = {"", *SMILES_NAMES, *IDENTIFIER_NAMES}
         may_be = [number for number in rest if names[number].casefold() not in taken]
     else:
-        may_be = [_named_column(place, names, name) for name in columns.tasks]
+        numbers = {name: number for number, name in enumerate(names)}
+        may_be = [numbers.get(name) or _named_column(place, names, name) for name in columns.tasks]
         if not {*may_be} <= {*rest} or len({*may_be}) < len(may_be):
             raise UserError(f"{place}: tasks must be different columns, other than SMILES and identifiers.")
     return _Roles(smiles, identifiers, dict.fromkeys(may_be), sorted({*rest} - {*may_be}))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from joao.core.errors import UserError
+from joao.core.errors import UserError, join_names
 from joao.data.dataset import Array, Dataset
 from joao.data.formats.text import READ_ERRORS, Member, folder_members, number_chunks, open_zip, read_numbers
 from joao.data.validation import make_dataset
@@ -67,7 +67,7 @@ def _open_files(path: Path) -> Iterator[dict[str, Member]]:
                 places = {PurePosixPath(name): member for name, member in members.items() if "__MACOSX" not in name}
                 folders = {place.parent for place in places if place.name.endswith(_EDGES)}
                 if len(folders) > 1:
-                    found = ", ".join(sorted(map(str, folders)))
+                    found = join_names(sorted(map(str, folders)))
                     raise UserError(f"{path}: several folders contain data sets: {found}. Give an archive of one.")
                 yield {place.name: member for place, member in places.items() if not folders or place.parent in folders}
     except READ_ERRORS as error:
@@ -79,7 +79,7 @@ def _name(path: Path, files: list[str]) -> str:
     if len(names) > 1 and path.stem in names:
         return path.stem
     if len(names) != 1:
-        found = " ".join(", ".join(names or files[:4]).split()) or "nothing"
+        found = " ".join(join_names(names or files).split()) or "nothing"
         raise UserError(f"{path}: expected one file NAME{_EDGES}, found {found}.")
     return names[0]
 

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,10 +10,11 @@ from multiprocessing.connection import Connection
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from joao.core.errors import ProcessLost, UserError
+from joao.core.errors import ProcessLost, UserError, short_repr
 from joao.core.processes import PATIENCE, Ended, Processes, pickle_call
 
 RENDEZVOUS = "JOAO_RENDEZVOUS"  # environment variable: the file in which the processes of one machine meet
+LEAST_LIMIT = 16  # processes that one machine may start, if it has fewer cores
 INTERACTIVE_JOBS = ("bash", "interactive")  # SLURM jobs in which, as for Lightning, the user starts the processes
 
 Send = Callable[[object], None]
@@ -58,20 +60,23 @@ def find_process_layout(
         if value is not None and value < 1:
             raise UserError(f"{name}: must be at least 1, got {value}.")
     if "TORCHELASTIC_RUN_ID" in environment:
-        size, local = (_integer(environment, name) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
+        size, local = (_integer(environment, name, 1) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
         ranks = _integer(environment, "RANK"), _integer(environment, "LOCAL_RANK")
-        return _check_layout(ProcessLayout(local, size // local, *ranks), devices, num_nodes, "torchrun")
+        return _check_layout(ProcessLayout(local, size // local, *ranks), devices, num_nodes, "torchrun", environment)
     requested = ProcessLayout(devices or default[0], num_nodes or default[1])
     if requested.world_size == 1:
         return requested
-    if int(environment.get("SLURM_NTASKS", "1")) > 1 and environment.get("SLURM_JOB_NAME") not in INTERACTIVE_JOBS:
+    most = max(LEAST_LIMIT, os.cpu_count() or 1)
+    if not 0 < requested.devices <= most:  # also for the number in the run.json of a stranger
+        raise UserError(f"devices: must be from 1 to {most} on this machine, got {requested.devices}.")
+    if environment.get("SLURM_NTASKS", "1") != "1" and environment.get("SLURM_JOB_NAME") not in INTERACTIVE_JOBS:
         if "SLURM_NTASKS_PER_NODE" not in environment:
             raise UserError(
                 "SLURM: the number of processes per machine is unknown. Use --ntasks-per-node, not --ntasks."
             )
-        local, nodes = (_integer(environment, name) for name in ("SLURM_NTASKS_PER_NODE", "SLURM_NNODES"))
+        local, nodes = (_integer(environment, name, 1) for name in ("SLURM_NTASKS_PER_NODE", "SLURM_NNODES"))
         ranks = _integer(environment, "SLURM_PROCID"), _integer(environment, "SLURM_LOCALID")
-        return _check_layout(ProcessLayout(local, nodes, *ranks), devices, num_nodes, "SLURM")
+        return _check_layout(ProcessLayout(local, nodes, *ranks), devices, num_nodes, "SLURM", environment)
     if requested.num_nodes > 1:
         for name in ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK"):
             if name not in environment:
@@ -84,10 +89,19 @@ def find_process_layout(
         raise UserError(f"NODE_RANK: must be below the number of machines, {requested.num_nodes}, got {node}.")
     is_worker = "LOCAL_RANK" in environment
     local_rank = _integer(environment, "LOCAL_RANK") if is_worker else 0
-    return replace(requested, rank=node * requested.devices + local_rank, local_rank=local_rank, is_worker=is_worker)
+    rank = node * requested.devices + local_rank
+    layout = replace(requested, rank=rank, local_rank=local_rank, is_worker=is_worker)
+    return _check_layout(layout, devices, num_nodes, "the environment", environment)
 
 
-def _check_layout(layout: ProcessLayout, devices: int | None, num_nodes: int | None, launcher: str) -> ProcessLayout:
+def _check_layout(
+    layout: ProcessLayout, devices: int | None, num_nodes: int | None, launcher: str, environment: Mapping[str, str]
+) -> ProcessLayout:
+    if layout.world_size > 1 and "MASTER_PORT" in environment:
+        _integer(environment, "MASTER_PORT", 1)
+    if layout.local_rank >= layout.devices or layout.rank >= layout.world_size:
+        where = f"process {layout.rank} of {layout.world_size}, {layout.local_rank} of {layout.devices} on its machine"
+        raise UserError(f"{launcher}: says that this is {where}; they are counted from 0. Correct its variables.")
     found = {"devices": (devices, layout.devices), "num_nodes": (num_nodes, layout.num_nodes)}
     for name, (requested, started) in found.items():
         if requested is not None and requested != started:
@@ -97,10 +111,10 @@ def _check_layout(layout: ProcessLayout, devices: int | None, num_nodes: int | N
     return layout
 
 
-def _integer(environment: Mapping[str, str], name: str) -> int:
+def _integer(environment: Mapping[str, str], name: str, least: int = 0) -> int:
     text = environment.get(name, "")
-    if not text.isdecimal():
-        raise UserError(f"{name}: must be a number, got '{text}'.")
+    if re.fullmatch("[0-9]{1,9}", text) is None or int(text) < least:
+        raise UserError(f"{name}: must be an integer from {least}, got {short_repr(text)}.")
     return int(text)
 
 

@@ -1,0 +1,87 @@
+"""Other members of the classes of faults, which a second round of hostile testing found."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+import pytest
+
+from joao.cli.output import Output
+from tests.faults.harness import assert_one_line, run
+from tests.faults.test_run_folders import unfinished  # noqa: F401
+
+
+@pytest.fixture
+def stopped(unfinished, tmp_path):  # noqa: F811
+    return shutil.copytree(unfinished, tmp_path / "run")
+
+
+def test_a_run_does_not_start_as_many_processes_as_it_likes(stopped):
+    path = stopped / "run.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "devices": 2**31 - 1}))
+    ended = run("pretrain", "--resume", stopped, deadline=30)
+    assert_one_line(ended)
+    assert str(2**31 - 1) in ended.err
+
+
+def test_a_file_that_is_named_like_a_checkpoint_does_no_harm(stopped):
+    shutil.copy(max(stopped.glob("checkpoint-*")), stopped / "checkpoint-foo.safetensors")
+    assert run("pretrain", "--resume", stopped, deadline=60).code == 0
+
+
+def test_resume_does_not_write_through_a_hard_link(stopped, tmp_path):
+    (tmp_path / "ours").write_text("years of work\n")
+    (stopped / "csv").mkdir()
+    os.link(tmp_path / "ours", stopped / "csv" / "metrics.csv")
+    ended = run("pretrain", "--resume", stopped, deadline=60)
+    assert_one_line(ended)
+    assert (tmp_path / "ours").read_text() == "years of work\n"
+
+
+def test_a_name_with_several_lines_is_shown_in_one():
+    ended = run("data", "no\njoao: note: all is well")
+    assert_one_line(ended)
+    assert r"no\njoao" in ended.err
+
+
+def test_tables_show_names_as_they_are(capsys):
+    Output(quiet=False).table(["class", "graphs"], [[":bomb:[/x]", "1"]], title=":bomb:")
+    shown = capsys.readouterr().out
+    assert shown.count(":bomb:") == 2
+    assert "[/x]" in shown
+
+
+def test_a_wide_table_is_packed_in_time_in_proportion(tmp_path):
+    """100,000 label columns; looking each of them up among all takes minutes."""
+    columns = 100_000
+    header = ",".join(f"c{number}" for number in range(columns))
+    (tmp_path / "wide.csv").write_text(f"smiles,{header}\nCCO{',1' * columns}\n")
+    assert run("pack", "wide.csv", "--out", "wide.joao", deadline=60).code == 0
+
+
+def test_messages_do_not_list_a_million_names(tmp_path):
+    header = ",".join(f"c{number}" for number in range(100_000))
+    (tmp_path / "wide.csv").write_text(f"smiles,{header}\nCCO{',x' * 100_000}\n")
+    for options in ([], ["--task", "c-1"]):
+        ended = run("data", "wide.csv", *options, deadline=60)
+        assert ended.code == (2 if options else 0)
+        assert max(map(len, ended.err.splitlines())) < 2000
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_killed_export_leaves_no_model_without_its_card(number, trained, tmp_path):
+    """The process ends just before the first or second of its files gets its name."""
+    links = iter(range(number - 1))
+
+    def link_or_die(*names, link=os.link):
+        if next(links, None) is None:
+            os._exit(9)
+        link(*names)
+
+    arguments = ("export", trained, "--out", tmp_path / "model.safetensors")
+    assert run(*arguments, before=lambda: setattr(os, "link", link_or_die)).code == 9
+    assert {path.name for path in tmp_path.glob("model*")} == ({"model.md"} if number == 2 else set())
+    assert run(*arguments).code == 0
+    assert (tmp_path / "model.md").exists()
