@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 from safetensors import safe_open
@@ -20,7 +22,7 @@ from joao.data.synthetic import random_graphs
 from joao.report.rendering import render
 from joao.report.reported_run import open_reported_run
 from joao.runs.export import export
-from joao.runs.folder import CHECKSUM_KEY, Run
+from joao.runs.folder import CHECKSUM_KEY
 from joao.runs.scoring import evaluate
 from repro.record_files import RECORDS
 from repro.tables.pages import PAGES
@@ -72,7 +74,7 @@ def _file_of(file: Path) -> Target:
 def _reported(files: dict[str, bytes], evaluation: bytes) -> Target:
     """The report on a run folder with some texts replaced, beside the unchanged one."""
 
-    def no_graphs(run: Run) -> Dataset:
+    def no_graphs(source: str, columns: Mapping[str, Any]) -> Dataset:
         raise UserError("no graphs")
 
     def run(data: bytes, folder: Path) -> None:

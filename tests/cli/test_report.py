@@ -1,6 +1,7 @@
 """``joao report``."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -55,12 +56,48 @@ def test_report_of_exports(joao, labelled, tmp_path):
     assert "2 runs" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
-def test_report_of_a_fine_tuned_run(joao, mutag_tuned, tmp_path):
-    outcome = joao("report", mutag_tuned)
+def page_data(path):
+    return json.loads(re.search(r'id="data">(.*?)</script>', path.read_text(encoding="utf-8"), re.DOTALL)[1])
+
+
+def test_report_of_a_fine_tuned_run(joao, labelled, tmp_path):
+    joao("pretrain", labelled, "--out", "run", "--epochs", 1)
+    joao("finetune", "run", labelled, "--out", "tuned", "--epochs", 1)
+    outcome = joao("report", "tuned")
     assert (outcome.code, outcome.err) == (0, "")
-    accuracy = json.loads((mutag_tuned / "finetune.json").read_text())["scores"]["validation"]["accuracy"]
+    accuracy = json.loads((tmp_path / "tuned" / "finetune.json").read_text())["scores"]["validation"]["accuracy"]
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert_mentions(page, "Fine-tuned", f"validation: accuracy {accuracy:.4f}")
+    assert_mentions(page, "fine-tuned", f"{100 * accuracy:.1f} %")
+    assert len(page_data(tmp_path / "report.html")["runs"][0]["map"]["x"]) == 24
+    (tmp_path / labelled).rename(tmp_path / "moved.jsonl")
+    assert_noted(joao("report", "tuned"), "joao: note: tuned: ", "labelled.jsonl")
+    outcome = joao("report", "tuned", "moved.jsonl")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert page_data(tmp_path / "report.html")["runs"][0]["map"]["note"] == ""
+
+
+def test_graphs_given_on_the_command_line(joao, labelled, tmp_path):
+    joao("pretrain", labelled, "--out", "run", "--epochs", 1)
+    lines = (tmp_path / labelled).read_text().splitlines(keepends=True)
+    (tmp_path / "some.jsonl").write_text("".join(lines[:5]))
+    outcome = joao("report", "run", "some.jsonl")
+    assert (outcome.code, outcome.err) == (0, "")
+    (run,) = page_data(tmp_path / "report.html")["runs"]
+    assert len(run["map"]["x"]) == 5
+    assert "some" in run["map"]["note"]
+    assert joao("pack", labelled, "--out", "packed.safetensors").code == 0  # not an export
+    assert joao("report", "run", "packed.safetensors").code == 0
+    assert len(page_data(tmp_path / "report.html")["runs"][0]["map"]["x"]) == 24
+
+
+def test_runs_of_several_shards_show_their_graphs(joao, labelled, tmp_path):
+    joao("pack", labelled, "--out", "store", "--shard-graphs", 10)
+    joao("pretrain", "store", "--out", "run", "--epochs", 1)
+    joao("evaluate", "run", "--folds", 2)
+    outcome = joao("report", "run")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert len(page_data(tmp_path / "report.html")["runs"][0]["map"]["x"]) == 24
+    assert "other graphs" not in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -69,6 +106,8 @@ def test_report_of_a_fine_tuned_run(joao, mutag_tuned, tmp_path):
         (["nowhere"], ["joao: nowhere: ", "joao pretrain"]),
         (["."], ["joao: .: ", "run.json"]),
         (["RUN", "RUN"], ["RUN: "]),
+        (["RUN", "nowhere"], ["joao: nowhere: ", "neither a run"]),
+        (["nowhere", "MUTAG"], ["joao: nowhere: ", "joao pretrain"]),
         (["RUN", "--map", "tnse"], ["--map tnse: ", "'tsne'"]),
         (["RUN", "--out", "no/where.html"], ["joao: no/where.html: "]),
         (["RUN", "--out", "."], ["joao: .: "]),

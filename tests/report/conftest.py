@@ -50,7 +50,9 @@ def open_run(mutag_data):
     """Open a run on MUTAG or on other graphs."""
 
     def opened(folder, dataset=None, most_graphs=5000, name=None):
-        return open_reported_run(folder, name or folder.name, lambda run: dataset or mutag_data, most_graphs)
+        return open_reported_run(
+            folder, name or folder.name, lambda source, columns: dataset or mutag_data, most_graphs
+        )
 
     return opened
 

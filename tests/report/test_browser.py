@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from joao.data.synthetic import random_graphs
 from joao.data.validation import make_dataset
 from joao.report.rendering import render
 from tests.report.chromium import Page, program
@@ -64,6 +65,71 @@ def test_the_slider_shows_the_table_of_its_epoch(page, scored_run):
     page.click("#alone")
     drawn = page.ask("[...document.querySelectorAll('.heat')[2].querySelectorAll('td')].map(c => +c.textContent)")
     np.testing.assert_allclose(drawn, np.ravel(lines[1]["drawn"]) / 188, atol=0.0051)
+
+
+def test_colours_span_the_shown_epoch(page, scored_run):
+    lines = [json.loads(line) for line in (scored_run / "metrics.jsonl").read_text().splitlines()]
+    page.click("#tab-pairs")
+    for epoch in (5, 2):
+        page.ask(f"document.getElementById('epoch').value = {epoch}")
+        page.ask("document.getElementById('epoch').dispatchEvent(new Event('input'))")
+        shown = "[...document.querySelectorAll('.heats > div')].map(map => [map.querySelector('.scale').textContent, "
+        shown += "[...map.querySelectorAll('td')].map(cell => cell.style.backgroundColor)])"
+        (ends, colours), (loss_ends, _), _ = page.ask(shown)
+        table = np.ravel(lines[epoch - 1]["probabilities"])
+        assert ends == f"0.00{table.max():.2f}"
+        assert colours[table.argmax()] == "rgb(254, 232, 56)"  # the bright end of cividis
+        losses = np.ravel(lines[epoch - 1]["pair_losses"])
+        assert loss_ends == f"{losses.min():.2f}{losses.max():.2f}"
+
+
+def test_graphs_are_found_by_name(page):
+    page.click("#tab-map")
+    page.ask("document.getElementById('find').value = 'graph 18'")
+    page.ask("document.getElementById('find').dispatchEvent(new Event('input'))")
+    assert page.ask("document.getElementById('found').textContent") == "9 found"  # 18 and 180 to 187
+    assert page.ask("document.querySelectorAll('.points path:not(.dim)').length") == 9
+    page.ask("document.getElementById('find').value = ''")
+    page.ask("document.getElementById('find').dispatchEvent(new Event('input'))")
+    assert page.ask("document.querySelectorAll('.points .dim').length") == 0
+
+
+def test_outliers_are_drawn_and_shown_on_the_map(page, scored_run, open_run):
+    page.click("#tab-map")
+    page.click("summary")
+    while not page.ask("document.querySelectorAll('details strong').length"):
+        time.sleep(0.05)
+    names = page.ask("[...document.querySelectorAll('details strong')].map(name => name.textContent)")
+    assert names == [f"graph {number}" for number in open_run(scored_run).map.outliers]
+    page.click("details button")
+    assert page.ask("document.querySelector('#tip strong').textContent") == names[0]
+
+
+def test_whiskers_end_at_the_deviation(page, scored_run):
+    record = json.loads((scored_run / "evaluation.json").read_text())["run"]
+    box = "(e => { const b = e.getBoundingClientRect(); return [b.left, b.right]; })"
+    row = "document.querySelector('.bars .ours')"
+    left, right = page.ask(f"{box}({row}.querySelector('.track div'))")
+    low, high = page.ask(f"{box}({row}.querySelector('i'))")
+    expected = [record["mean"] - record["std"], record["mean"] + record["std"]]
+    np.testing.assert_allclose((np.array([low, high]) - left) / (right - left), expected, atol=0.002)
+
+
+def test_missing_values_have_a_colour_outside_the_scale(browser, tmp_path, new_run, open_run):
+    made = random_graphs(30, mean_nodes=6, num_classes=0, seed=1)
+    values = np.where(np.arange(30) % 3 == 0, np.nan, np.arange(30.0))[:, None]
+    dataset = replace(made, targets=values, target_names=("size",))
+    path = tmp_path / "report.html"
+    path.write_text(render([open_run(new_run(dataset), dataset)]), encoding="utf-8")
+    browser.open(path)
+    browser.click("#tab-map")
+    drawn = "[...document.querySelectorAll('.points path')].map(p => getComputedStyle(p)).map(s => [s.fill, s.stroke])"
+    found = browser.ask(drawn)
+    known = [fill for number, (fill, _) in enumerate(found) if number % 3]
+    assert len(set(known)) == 20
+    assert {tuple(each) for number, each in enumerate(found) if number % 3 == 0} == {("none", "rgb(208, 28, 139)")}
+    assert browser.ask("document.querySelector('.legend .scale').textContent") == "129"  # from 1 to 29
+    assert "no label" in browser.ask("document.querySelector('.legend').textContent")
 
 
 def test_the_address_selects_a_tab(page):

@@ -63,6 +63,17 @@ def test_outliers_are_drawn_at_the_edge(numbers):
     assert abs(few.points).max() > 5 * np.quantile(abs(few.points), 0.9)
 
 
+def test_outliers_are_far_from_their_neighbours(numbers):
+    embeddings = numbers.standard_normal((60, 3)).astype(np.float32)
+    embeddings[[4, 9]] += [[20], [-30]]
+    found = embedding_map(embeddings, "pca").outliers
+    assert found[:2] == (9, 4)
+    standard = (embeddings - embeddings.mean(0)) / embeddings.std(0)
+    gaps = np.sort(np.linalg.norm(standard[:, None] - standard[None], axis=2), axis=1)[:, 1:6].mean(axis=1)
+    assert sorted(found) == sorted(np.argsort(-gaps)[:8].tolist())
+    assert embedding_map(embeddings[:15], "pca").outliers == ()
+
+
 def test_integer_points_keep_one_scale():
     found = to_integers(np.array([[0.0, 1.0], [2.0, 1.5], [1.0, 1.0]]))
     assert found == {"x": [0, 1000, 500], "y": [0, 250, 0]}

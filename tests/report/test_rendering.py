@@ -11,7 +11,7 @@ import pytest
 
 from joao.data.synthetic import random_graphs
 from joao.report.rendering import json_for_script, render
-from joao.report.reported_run import embedding_map
+from joao.report.reported_run import ShownGraphs, embedding_map
 from joao.training.metrics import EpochMetrics
 
 
@@ -44,7 +44,7 @@ def test_the_page_is_self_contained(scored_run, open_run):
     assert not re.search(r"@import|url\(|fetch\(|XMLHttpRequest|import\(", text)
     said = " ".join(" ".join(parts.texts).split())
     score = json.loads((scored_run / "evaluation.json").read_text())
-    for key in ("chance", "untrained", "untrained_initial", "histogram", "run"):
+    for key in ("chance", "untrained", "untrained_initial", "histogram", "wl", "ldp", "run"):
         value = score[key] if key == "chance" else score[key]["mean"]
         assert f"{100 * value:.2f}" in said
     assert "87.35" in said  # the paper's
@@ -78,7 +78,9 @@ def test_two_runs_are_compared(scored_run, open_run, new_run, score, mutag_data)
     assert "95 %" in said
     first, second = (json.loads((run / "evaluation.json").read_text())["run"]["mean"] for run in (scored_run, other))
     assert f"{100 * (first - second):+.2f}" in said
-    assert "verdict" in said
+    assert said.index("Differences") < said.index("Accuracy on MUTAG") < said.index("5 epochs without labels")
+    assert [value for name, value in Parts(text).attributes if (name, value) == ("class", "bars")] == ["bars"]  # one
+    assert Parts(text).texts.count("WL (subtree kernel)") == 1  # the same for both runs
     assert len(json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])["sets"]) == 1
 
 
@@ -98,8 +100,7 @@ def test_large_pages_stay_below_a_megabyte(scored_run, open_run, numbers, names)
         run,
         run=replace(run.run, info=info),
         metrics=metrics,
-        dataset=dataset,
-        numbers=np.arange(4000),
+        graphs=ShownGraphs("made", dataset, np.arange(4000), 4000, ("f",), of_run=True),
     )
     started = time.perf_counter()
     found = embedding_map(numbers.standard_normal((4000, 96)).astype(np.float32), "pca")

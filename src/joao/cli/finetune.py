@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,6 +112,8 @@ def finetune(
             )
         except KeyboardInterrupt:
             raise Interrupted("interrupted. Nothing was written. Shorten it with --epochs or --patience.") from None
+        info = replace(finetuned.info, source=source, smiles=smiles or "", identifiers=identifiers or "")
+        finetuned = replace(finetuned, info=info)
         finetuned.save(out, claimed=True)
     _print_finetuned(finetuned, dataset.kind, output)
     output.result(_summary(out, finetuned))

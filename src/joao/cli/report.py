@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from typer import Argument, Option
 
 from joao.cli import inputs
 from joao.cli.output import Output, check_suffix
+from joao.core.errors import UserError
 
 if TYPE_CHECKING:
-    from joao.data import Dataset
-    from joao.runs.folder import Run
+    from collections.abc import Mapping
+
+    from joao.data import Dataset, Shards
 
 
 def report(
-    runs: list[Path] = Argument(..., metavar="RUN...", help="Runs or their exports; several are compared."),
+    runs: list[Path] = Argument(
+        ...,
+        metavar="RUN... [DATA]",
+        help="Runs or their exports; several are compared. The last may be graphs to show (default: those of the run).",
+    ),
     out: Path = Option(Path("report.html"), help="HTML file to write; an older report is replaced."),
     kind: str = Option("pca", "--map", help="Projection of the embeddings: pca, tsne or umap (needs umap-learn)."),
     figures: Path | None = Option(None, metavar="FOLDER", help="Also write every figure as PDF, SVG and PNG."),
@@ -26,24 +32,34 @@ def report(
 ) -> None:
     """Write an HTML page about runs: what they learned, how well they score, and how they compare.
 
-    The page needs no network. If the graphs of a run are not found, its map and drawings are left out.
+    The page needs no network. If the graphs of a run are not found, its map and drawings are left out; give
+    them as DATA.
     """
     output = Output(quiet)
     from joao.core.files import write_file
     from joao.report.rendering import check_replaceable, render
     from joao.report.reported_run import check_map_kind, display_names, open_reported_run
+    from joao.runs.folder import Run, is_run
 
     check_map_kind(kind)
     check_suffix(out, ".html", ".htm")
     check_replaceable(out)
 
-    def read(run: Run) -> Dataset:
-        return inputs.in_memory(inputs.open_run_data(run.folder, run.recipe, data_root, output))
+    def read(source: str, columns: Mapping[str, Any]) -> Dataset | Shards:
+        return inputs.open_data(source, data_root, output, columns)
 
-    reported = []
+    reported, given = [], None
+    if len(runs) > 1 and not is_run(runs[-1]):
+        *runs, source = runs
+        for path in runs:
+            Run.open(path)  # an error in the name of a run is reported before the data are read
+        try:
+            given = inputs.read_data(str(source), data_root, output, {})
+        except UserError as error:
+            raise UserError(f"{source}: is neither a run nor graphs: {error}") from error
     for path, name in zip(runs, display_names(runs), strict=True):
-        run = open_reported_run(path, name, read, graphs, kind)
-        for reason in filter(None, dict.fromkeys([run.why_not_dataset, run.why_not_trained])):
+        run = open_reported_run(path, name, read, graphs, kind, given)
+        for reason in filter(None, dict.fromkeys([run.why_not_graphs, run.why_not_trained])):
             output.notice(f"{name}: no map of the embeddings. {reason}")
         reported.append(run)
     write_file(out, render(reported))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import html
 import inspect
+import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -142,7 +144,8 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
         )
         shown = Progress.from_verbose(self.verbose, "JOAO")
         dataset = as_shards(X) or read_graphs(X, shown=shown).without_labels()
-        recipe = self._recipe(dataset.kind)
+        source = str(X) if isinstance(X, str | os.PathLike) else ""  # so that a saved run knows its graphs
+        recipe = replace(self._recipe(dataset.kind), data=source)
         showing = show_training(shown, recipe, dataset.kind, custom.augmentations)
         with showing as callbacks, stop_on_interrupt(shown.line) as stop:
             try:

@@ -145,12 +145,21 @@ class Verdict:
     data: str
 
     def __str__(self) -> str:
-        mean, low, high = (100 * each for each in (self.gain.mean, self.gain.low, self.gain.high))
+        return f"{self.answer}. {self.details}"
+
+    @property
+    def answer(self) -> str:
+        """The answer in a few words, without a full stop."""
         results = {YES: "Pre-training helps", NO: "Pre-training does not help", INCONCLUSIVE: "Inconclusive"}
+        return f"{results[self.helps]} on {self.data}"
+
+    @property
+    def details(self) -> str:
+        """The difference of the best methods with its interval, in a sentence."""
+        mean, low, high = (100 * each for each in (self.gain.mean, self.gain.low, self.gain.high))
         change = f"{abs(mean):.2f} points {'better' if mean > 0 else 'worse'} than"
         methods, baselines = self.tried
         return (
-            f"{results[self.helps]} on {self.data}. "
             f"The {_describe_choice(self.method, methods, 'pre-trained method')} is "
             f"{'as good as' if abs(mean) < 0.005 else change} "
             f"the {_describe_choice(self.baseline, baselines, 'baseline')} "

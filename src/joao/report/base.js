@@ -54,6 +54,12 @@ function rgb(colour) {
   return `rgb(${colour.join(" ")})`;
 }
 
+// A colour bar between two numbers.
+function colourScale(low, high) {
+  const stops = [0, 0.25, 0.5, 0.75, 1].map((each) => rgb(colourAt(each))).join(",");
+  return element("div", { class: "scale" }, String(low), element("span", { style: `background: linear-gradient(to right, ${stops})` }), String(high));
+}
+
 // About `count` tick values, with a step of 1, 2 or 5 times a power of ten.
 function ticks(low, high, count = 5) {
   const rough = (high - low || 1) / count;

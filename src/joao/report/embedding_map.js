@@ -41,7 +41,7 @@ function tipContent(set, fingerprint, colouring, point) {
 }
 
 function buildMap(run) {
-  if (!run.map) return { element: card(run, note(run.why.map || "No map.")), colour: () => {} };
+  if (!run.map) return { element: card(run, note(run.why.map || "No map.")), colour: () => {}, find: () => 0 };
   const set = report.sets[run.set], xs = run.map.x, ys = run.map.y, margin = 26, count = xs.length;
   const tall = Math.max(300, Math.min(1000, Math.max(...ys)));
   const rise = (tall - Math.max(...ys)) / 2;
@@ -53,11 +53,19 @@ function buildMap(run) {
   svg.append(...points, ring);
   const legend = element("ul", { class: "legend" });
   const notes = [`${run.map.axes}.`];
+  if (run.map.note) notes.unshift(run.map.note);
   if (set.numbers) notes.push(`A sample of ${count.toLocaleString("en")} of ${set.total.toLocaleString("en")} graphs.`);
   if (set.drawn < count) notes.push(`To keep this file small, only ${set.drawn.toLocaleString("en")} of them have drawings.`);
-  let colouring = null, chosen = -1, kept = -1;
+  let colouring = null, chosen = -1, kept = -1, wanted = "";
 
-  const dim = () => points.forEach((point, i) => point.classList.toggle("dim", kept >= 0 && colouring.codes[i] !== kept));
+  const shown = (i) => (kept < 0 || colouring.codes[i] === kept) && (!wanted || isFound(set, i, wanted));
+  const dim = () => points.forEach((point, i) => point.classList.toggle("dim", !shown(i)));
+  // Show only the graphs whose name contains the text; returns their number.
+  const find = (text) => {
+    wanted = text.trim().toLowerCase();
+    dim();
+    return wanted ? xs.filter((_, i) => isFound(set, i, wanted)).length : 0;
+  };
   const colour = (which) => {
     colouring = set.colourings[which] || null;
     kept = -1;
@@ -71,6 +79,7 @@ function buildMap(run) {
       if (value === null) point.removeAttribute("style");
       else point.setAttribute("style", `fill: ${rgb(colourAt((value - low) / (high - low || 1)))}`);
     });
+    dim();
     legend.replaceChildren(...legendItems(colouring, low, high, (code, buttons) => {
       kept = kept === code ? -1 : code;
       buttons.forEach(([other, button]) => button.setAttribute("aria-pressed", String(other === kept)));
@@ -97,7 +106,6 @@ function buildMap(run) {
     }
     return [best, Math.sqrt(least)];
   };
-  const shown = (i) => kept < 0 || colouring.codes[i] === kept;
   const pointer = (event) => {
     const matrix = svg.getScreenCTM();
     const [point, distance] = nearest((event.clientX - matrix.e) / matrix.a, (event.clientY - matrix.f) / matrix.d, shown);
@@ -127,21 +135,50 @@ function buildMap(run) {
     const [next] = nearest(px[chosen], py[chosen], ahead);
     return next >= 0 ? atPoint(next) : undefined;
   });
-  return { element: card(run, svg, legend, note(notes.join(" "))), colour };
+  return { element: card(run, svg, legend, note(notes.join(" ")), outlierList(run, set, atPoint)), colour, find };
+}
+
+function isFound(set, point, wanted) {
+  return graphName(set, point).toLowerCase().includes(wanted) || Boolean(set.smiles && set.smiles[point].toLowerCase().includes(wanted));
+}
+
+// The graphs that are farthest from their nearest neighbours, drawn when the list is opened.
+function outlierList(run, set, select) {
+  if (!run.map.outliers.length) return null;
+  const drawings = element("div", { class: "drawings" });
+  const list = element("details", {}, element("summary", {}, `Outliers: the ${run.map.outliers.length} graphs that are farthest from their nearest neighbours`), drawings);
+  list.addEventListener("toggle", () => {
+    if (!list.open || drawings.children.length) return;
+    for (const point of run.map.outliers) {
+      const button = element("button", { type: "button" }, "Show on the map");
+      button.addEventListener("click", () => {
+        list.parentElement.querySelector("svg").scrollIntoView({ block: "center" });
+        select(point);
+      });
+      drawings.append(element("figure", {}, ...tipContent(set, run.set, set.colourings[0] || null, point), button));
+    }
+  });
+  return list;
 }
 
 function legendItems(colouring, low, high, keep) {
   if (!colouring) return [element("li", {}, element("span", {}, "The graphs have no labels."))];
-  if (colouring.values) return [element("li", {}, element("span", {}, `${colouring.name}: from ${low} (dark) to ${high} (bright); grey: no label`))];
+  if (colouring.values) {
+    const items = [element("li", {}, element("span", {}, `${colouring.name}:`, colourScale(low, high)))];
+    return colouring.values.includes(null) ? [...items, element("li", {}, element("span", {}, legendMark(-1), "no label"))] : items;
+  }
   const codes = colouring.classes.map((_, code) => code).concat(colouring.codes.includes(-1) ? [-1] : []);
   const buttons = [];
   return codes.map((code) => {
-    const mark = svgElement("svg", { width: 16, height: 16, "aria-hidden": "true" }, svgElement("path", { d: shapeOf(code)(8, 8, 5.5), class: classOf(code) }));
-    const button = element("button", { type: "button", "aria-pressed": "false", title: "Show only this class" }, mark, code < 0 ? "no label" : colouring.classes[code]);
+    const button = element("button", { type: "button", "aria-pressed": "false", title: "Show only this class" }, legendMark(code), code < 0 ? "no label" : colouring.classes[code]);
     buttons.push([code, button]);
     button.addEventListener("click", () => keep(code, buttons));
     return element("li", {}, button);
   });
+}
+
+function legendMark(code) {
+  return svgElement("svg", { width: 16, height: 16, "aria-hidden": "true" }, svgElement("path", { d: shapeOf(code)(8, 8, 5.5), class: classOf(code) }));
 }
 
 function showTip(children, left, top) {
@@ -168,7 +205,12 @@ function startMaps() {
   const select = byId("colouring");
   const names = [...new Set(Object.values(report.sets).flatMap((set) => set.colourings.map((each) => each.name)))];
   names.forEach((name, number) => select.append(element("option", { value: number }, name)));
-  byId("map-controls").hidden = Object.values(report.sets).every((set) => set.colourings.length < 2);
+  byId("map-controls").hidden = report.runs.every((run) => !run.map);
+  byId("colouring-label").hidden = Object.values(report.sets).every((set) => set.colourings.length < 2);
+  byId("find").addEventListener("input", (event) => {
+    const counts = maps.map((map) => map.find(event.target.value));
+    byId("found").textContent = event.target.value.trim() ? `${Math.max(...counts).toLocaleString("en")} found` : "";
+  });
   const colour = () => maps.forEach((map, number) => {
     const set = report.sets[report.runs[number].set];
     map.colour(set ? Math.max(0, set.colourings.findIndex((each) => each.name === names[Number(select.value)])) : 0);

@@ -21,6 +21,7 @@ from joao.report.plots import (
     COLOURS,
     DASHES,
     MARKS,
+    MISSING,
     Panel,
     draw_panels,
     new_figure,
@@ -29,14 +30,18 @@ from joao.report.plots import (
     write_picture,
 )
 from joao.report.reported_run import ReportedRun
-from joao.report.scores import OURS, PAPER, bars, effective_pairs
+from joao.report.scores import OURS, PAPER, Record, chart, effective_pairs, same_folds
 
 
 def write_figures(runs: Sequence[ReportedRun], folder: Path) -> list[str]:
     """Write every available figure of ``runs`` as PDF, SVG and PNG; returns their names."""
     make_folder(folder)
-    figures = {"scores": _scores, "pairs": _pairs, "map": _map, "changes": _changes}
+    figures = {"pairs": _pairs, "map": _map, "changes": _changes}
     written = []
+    display = {run.name: run.name if len(runs) > 1 else OURS for run in runs}
+    for number, records in enumerate(same_folds({display[run.name]: run.score for run in runs}), start=1):
+        written.append("scores" if number == 1 else f"scores-{number}")
+        _scores(records, {display[run.name]: run.method for run in runs}, folder / written[-1])
     for run in runs:
         file_name = re.sub(r"[^\w.-]+", "-", run.name).strip("-.") or "run"
         prefix = f"{file_name}-" if len(runs) > 1 else ""
@@ -48,21 +53,20 @@ def write_figures(runs: Sequence[ReportedRun], folder: Path) -> list[str]:
     return written
 
 
-def _scores(run: ReportedRun, stem: Path) -> bool:
-    if run.score is None:
-        return False
-    found = bars(run.score, run.method, run.run.info.data)
+def _scores(records: Mapping[str, Record], methods: Mapping[str, str], stem: Path) -> None:
+    data = next(iter(records.values()))["data"]["name"]
+    found = chart(records, {name: methods[name] for name in records}, data)
     with new_figure(5.2, 0.5 + 0.32 * len(found)) as figure:
         axes = figure.subplots()
         for row, bar in enumerate(reversed(found)):
-            colour = COLOURS[0] if bar.name == OURS else COLOURS[4] if bar.name == PAPER else COLOURS[7]
+            colour = COLOURS[4] if bar.name.startswith(PAPER) else COLOURS[7]
+            colour = colour if bar.run is None else COLOURS[bar.run % len(COLOURS)]
             axes.barh(row, bar.mean, xerr=bar.std, color=colour, height=0.65, error_kw={"capsize": 2, "lw": 1})
             axes.text(1, row, f"{bar.mean:.1f}", va="center", color="white", fontweight="bold")
-        axes.set_yticks(range(len(found)), [bar.name for bar in reversed(found)])
+        axes.set_yticks(range(len(found)), [bar.name for bar in reversed(found)], parse_math=False)
         axes.set_xlim(0, 100)
-        axes.set_xlabel(f"accuracy on {run.run.info.data} (%)", parse_math=False)
+        axes.set_xlabel(f"accuracy on {data} (%)", parse_math=False)
         write_picture(figure, stem)
-    return True
 
 
 def _pairs(run: ReportedRun, stem: Path) -> bool:
@@ -86,10 +90,10 @@ def _pairs(run: ReportedRun, stem: Path) -> bool:
 
 
 def _map(run: ReportedRun, stem: Path) -> bool:
-    if run.map is None or run.dataset is None:
+    if run.map is None or run.graphs is None:
         return False
     points = run.map.points
-    found = colourings(run.dataset)
+    found = colourings(run.graphs.sample)
     with new_figure(5, 4.4) as figure:
         axes = figure.subplots()
         size = 14 if len(points) < 600 else 5
@@ -97,7 +101,7 @@ def _map(run: ReportedRun, stem: Path) -> bool:
             codes, names = np.array(found[0]["codes"]), found[0]["classes"]
             for code in np.unique(codes).tolist():
                 own = points[codes == code]
-                name, colour, mark = "no label", "#bbbbbb", "."
+                name, colour, mark = "no label", MISSING, "."
                 if code >= 0:
                     name, colour, mark = names[code], COLOURS[code % len(COLOURS)], MARKS[code % len(MARKS)]
                 axes.scatter(*own.T, s=size, label=name, alpha=0.8, linewidths=0, color=colour, marker=mark)
@@ -105,10 +109,15 @@ def _map(run: ReportedRun, stem: Path) -> bool:
             for text in (*legend.get_texts(), legend.get_title()):
                 text.set_parse_math(False)
         else:
-            values = [np.nan if each is None else each for each in found[0]["values"]] if found else COLOURS[0]
-            dots = axes.scatter(*points.T, s=size, c=values, cmap="cividis" if found else None, linewidths=0)
+            values = np.array(found[0]["values"] if found else [0.0] * len(points), dtype=np.float64)
+            known = ~np.isnan(values)
+            colours = {"c": values[known], "cmap": "cividis"} if found else {"c": COLOURS[0]}
+            dots = axes.scatter(*points[known].T, s=size, linewidths=0, **colours)
+            if not known.all():  # a ring in a colour that the scale does not have
+                axes.scatter(*points[~known].T, s=size, c="none", edgecolors=MISSING, linewidths=0.8, label="no label")
+                axes.legend(loc="best")
             if found:
-                figure.colorbar(dots, ax=axes, shrink=0.8).set_label(found[0]["name"])
+                figure.colorbar(dots, ax=axes, shrink=0.8).set_label(found[0]["name"], parse_math=False)
         axes.set_aspect("equal", adjustable="datalim")
         axes.set(xticks=[], yticks=[], xlabel=run.map.axes)
         write_picture(figure, stem)
@@ -117,12 +126,13 @@ def _map(run: ReportedRun, stem: Path) -> bool:
 
 def _changes(run: ReportedRun, stem: Path) -> bool:
     found = examples(run)
-    if not found or run.dataset is None:
+    if not found or run.graphs is None:
         return False
-    example, codec = found[0], GraphCodec.of(run.dataset)
+    dataset = run.graphs.sample
+    example, codec = found[0], GraphCodec.of(dataset)
     edges = codec.edges(example["graph"])
     points = graph_layout(example["nodes"], edges)
-    first = int(run.dataset.first_node[example["graph"]])
+    first = int(dataset.first_node[example["graph"]])
     codes = codec.codes[first : first + example["nodes"]]
     panels = {"before": {"lost": (), "masked": (), "cut": (), "added": ()}}
     panels |= {member["name"]: member["draws"][0] for member in example["members"]}

@@ -200,17 +200,17 @@ def examples(run: ReportedRun) -> list[dict[str, Any]]:
     Empty for custom augmentations, which cannot be loaded, and for methods without augmentation.
     """
     info = run.run.info
-    if run.dataset is None or "augmentations" in info.own or info.pool == ("identity",):
+    if run.graphs is None or "augmentations" in info.own or info.pool == ("identity",):
         return []
-    pool = build_pool(run.run.recipe)
-    codec = GraphCodec.of(run.dataset)
+    pool, dataset = build_pool(run.run.recipe), run.graphs.sample
+    codec = GraphCodec.of(dataset)
     found = []
-    for graph in choose_examples(run.dataset):
-        batch = make_store(run.dataset.subset(np.array([graph])), info.features).batch(torch.arange(1))
+    for graph in choose_examples(dataset):
+        batch = make_store(dataset.subset(np.array([graph])), info.features).batch(torch.arange(1))
         found.append(
             {
                 "graph": graph,
-                "number": int(run.numbers[graph]),
+                "number": int(run.graphs.numbers[graph]),
                 "nodes": batch.num_nodes,
                 "drawing": codec.encode(graph),
                 "members": [

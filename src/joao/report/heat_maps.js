@@ -37,13 +37,6 @@ function kindsOf(run, wholePool, alone) {
     const under = wholePool || run.pool.length === run.groups.length ? "last measured; pairs with higher loss gain probability" : "mean over strengths";
     kinds.splice(1, 0, { title: "Pair loss", under, at: (i) => view(tables.losses[i], true).map((each) => each / SCALE), fromZero: false });
   }
-  for (const kind of kinds) {
-    // One colour scale for all epochs, so that the slider shows changes.
-    const all = tables.epochs.flatMap((_, i) => kind.at(i));
-    kind.low = kind.fromZero ? 0 : all.reduce((a, b) => Math.min(a, b), Infinity);
-    kind.high = all.reduce((a, b) => Math.max(a, b), -Infinity);
-    kind.digits = kind.high < 0.1 ? 3 : 2;
-  }
   return kinds;
 }
 
@@ -63,16 +56,20 @@ function heatMap(kind, names) {
   const head = element("tr", {}, element("th", {}, "first \\ second"), ...names.map((name) => element("th", { scope: "col" }, displayName(name))));
   const table = element("table", { class: dense ? "heat dense" : "heat" },
     element("caption", {}, kind.title, element("span", { class: "quiet" }, kind.under)), element("thead", {}, head), element("tbody", {}, ...body));
-  const bar = element("span", { style: `background: linear-gradient(to right, ${[0, 0.25, 0.5, 0.75, 1].map((each) => rgb(colourAt(each))).join(",")})` });
-  const holder = element("div", {}, element("div", { class: "scroll" }, table), element("div", { class: "scale", "aria-hidden": "true" }, kind.low.toFixed(kind.digits), bar, kind.high.toFixed(kind.digits)));
-  const show = (values) => cells.forEach((cell, index) => {
-    const share = kind.high > kind.low ? (values[index] - kind.low) / (kind.high - kind.low) : 0;
-    const colour = colourAt(share);
-    cell.style.backgroundColor = rgb(colour);
-    cell.style.color = isLight(colour) ? "#000" : "#fff";
-    cell.textContent = values[index] === 0 ? "0" : values[index].toFixed(kind.digits);
-    cell.title = `${cell.pair}: ${values[index].toFixed(3)}`;
-  });
+  const scale = element("div", {});
+  const holder = element("div", {}, element("div", { class: "scroll" }, table), scale);
+  // The colours span the values of the shown epoch, as in the exported figure.
+  const show = (values) => {
+    const high = Math.max(...values), low = kind.fromZero ? 0 : Math.min(...values), digits = high < 0.1 ? 3 : 2;
+    scale.replaceChildren(colourScale(low.toFixed(digits), high.toFixed(digits)));
+    cells.forEach((cell, index) => {
+      const colour = colourAt(high > low ? (values[index] - low) / (high - low) : 0);
+      cell.style.backgroundColor = rgb(colour);
+      cell.style.color = isLight(colour) ? "#000" : "#fff";
+      cell.textContent = values[index] === 0 ? "0" : values[index].toFixed(digits);
+      cell.title = `${cell.pair}: ${values[index].toFixed(3)}`;
+    });
+  };
   return { holder, show };
 }
 

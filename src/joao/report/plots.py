@@ -20,6 +20,7 @@ KINDS = ("pdf", "svg", "png")
 # The palette of Okabe and Ito, safe for colour-blind readers; lines and markers differ in shape as well.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999")
 DASHES = ("-", "--", ":", "-.")
+MISSING = "#d01c8b"  # in neither the palette nor the colour map cividis
 MARKS = ("o", "s", "^", "D", "v", "P")
 STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",

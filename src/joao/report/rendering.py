@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jinja2 import Environment, StrictUndefined
@@ -19,38 +19,89 @@ from joao.core.files import check_writable, open_regular
 from joao.core.pair_table import PairTable
 from joao.core.provenance import versions
 from joao.report.graphs import examples, graph_set
-from joao.report.reported_run import ReportedRun
-from joao.report.scores import OURS, PAPER, bars, differences, gain_over_untrained, history
+from joao.report.reported_run import Finetuned, ReportedRun
+from joao.report.scores import (
+    PAPER,
+    Bar,
+    bars,
+    chart,
+    differences,
+    gain_over_untrained,
+    history,
+    missing_baselines,
+    same_folds,
+    verdict,
+)
+from joao.runs.finetuning import FinetuneInfo
 
 SCRIPTS = ("base", "graph_drawing", "heat_maps", "curves", "embedding_map", "changes", "page")
 # Limits that keep a page below one megabyte, for all runs together.
 MOST_CHARACTERS = 560_000
 MOST_NUMBERS = 60_000
 MAP_SIZE = 1000
+FOREST = "test, random forest on ECFP"
+METRICS = (
+    ("accuracy", "accuracy"),
+    ("roc_auc", "ROC-AUC"),
+    ("rmse_in_deviations", "RMSE in standard deviations"),
+    ("rmse", "RMSE"),
+    ("rmse_of_mean", "RMSE of predicting the mean"),
+    ("mae", "MAE"),
+)
 _MARK = b'<meta name="generator" content="joao '
+
+
+class Headline(NamedTuple):
+    """The score of a run in large type."""
+
+    figure: str
+    unit: str
+    deviation: str = ""
+
+
+class Sentence(NamedTuple):
+    """The answer that stands first on the page: in a few words, and with its details."""
+
+    answer: str
+    details: str
 
 
 class RunText:
     """What the page says about a run in words, without any script."""
 
     def __init__(self, run: ReportedRun) -> None:
-        info, record = run.run.info, run.score
-        self.name, self.data, self.method, self.recipe = run.name, info.data, run.title, run.run.recipe.toml()
+        record = run.score
+        self.name, self.data, self.method, self.recipe = run.name, run.data, _title(run), run.run.recipe.toml()
         self.status, self.hint, self.pairs, self.facts = _status(run), _hint(run), _top_pairs(run), _facts(run)
-        self.bars = () if record is None else tuple(bars(record, run.method, info.data))
-        self.score = next((bar for bar in self.bars if bar.name == OURS), None)
-        self.gain = None if record is None else gain_over_untrained(record)
+        self.headline, self.gain, self.missing = (
+            _finetuned_headline(run),
+            None if record is None else gain_over_untrained(record),
+            _missing(run),
+        )
+        self.bars: tuple[Bar, ...] = ()
+        self.parts = [] if run.finetuned is None else _finetuned_scores(run.finetuned)
+        if record is not None:
+            self.bars = tuple(bars(record, run.method, record["data"]["name"]))
+            ours = next(bar for bar in self.bars if bar.run is not None)
+            deviation = "" if ours.std is None else f"± {ours.std:.2f}"
+            self.headline = Headline(f"{ours.mean:.2f}", "accuracy %", deviation)
 
 
 def render(runs: Sequence[ReportedRun]) -> str:
     """Render the page about ``runs``."""
     texts = [RunText(run) for run in runs]
+    records = {run.name: run.score for run in runs}
+    methods = {run.name: run.method for run in runs}
     return str(
         _template().render(
             title=", ".join(f"{each.name}: {each.data}, {each.method}" for each in texts),
             runs=texts,
-            differences=differences({run.name: run.score for run in runs}),
-            ours=OURS,
+            verdicts=verdicts(runs),
+            differences=differences(records),
+            charts=[
+                (data := next(iter(group.values()))["data"]["name"], chart(group, {n: methods[n] for n in group}, data))
+                for group in same_folds(records)
+            ],
             paper=PAPER,
             version=versions()["joao"],
             data=json_for_script({"runs": page_data(runs), "sets": _graph_sets(runs)}),
@@ -58,6 +109,24 @@ def render(runs: Sequence[ReportedRun]) -> str:
             script=Markup("\n".join(_read(f"{name}.js") for name in SCRIPTS)),
         )
     )
+
+
+def verdicts(runs: Sequence[ReportedRun]) -> list[Sentence]:
+    """The answers of the page: whether pre-training helps, by data set and folds, and the scores of fine-tuning."""
+    found = []
+    for group in same_folds({run.name: run.score for run in runs}):
+        titles = {run.name: run.title for run in runs if run.name in group and run.run.info.pretrained}
+        names = titles if len(runs) == 1 else {name: name for name in titles}
+        if (each := verdict(group, names)) is not None:
+            found.append(Sentence(f"{each.answer}.", each.details))
+    for run in runs:
+        headline = _finetuned_headline(run)
+        if headline is not None:
+            name = "" if len(runs) == 1 else f"{run.name}: "
+            found.append(Sentence(f"{name}fine-tuned on {run.data}: {headline.figure}", f"{headline.unit}."))
+    if not found:
+        found.append(Sentence("No verdict yet.", "No run on this page has a score."))
+    return [Sentence(f"{one[0].upper()}{one[1:]}", two) for one, two in found]
 
 
 def check_replaceable(path: Path) -> None:
@@ -91,14 +160,22 @@ def page_data(runs: Sequence[ReportedRun]) -> list[dict[str, Any]]:
     return [
         {
             "name": run.name,
-            "set": run.run.info.fingerprint if run.dataset is not None else None,
+            "set": None if run.graphs is None else run.graphs.key,
             **history(run.metrics, run.run.info.pool, MOST_NUMBERS // len(runs)),
-            "map": None if run.map is None else {"axes": run.map.axes, **to_integers(run.map.points)},
+            "map": _map(run),
             "examples": examples(run),
             "why": _reasons(run),
         }
         for run in runs
     ]
+
+
+def _map(run: ReportedRun) -> dict[str, Any] | None:
+    if run.map is None or run.graphs is None:
+        return None
+    other = "" if run.graphs.of_run else f"Graphs of {run.graphs.name}, on which the run was not trained."
+    found = {"axes": run.map.axes, "note": other, "outliers": list(run.map.outliers)}
+    return found | to_integers(run.map.points)
 
 
 def to_integers(points: NDArray[np.float64]) -> dict[str, list[int]]:
@@ -110,58 +187,121 @@ def to_integers(points: NDArray[np.float64]) -> dict[str, list[int]]:
 
 def _reasons(run: ReportedRun) -> dict[str, str]:
     """Why the map and the drawings of augmented graphs are empty; empty texts if they are not."""
-    info, changes = run.run.info, run.why_not_dataset
+    info, changes = run.run.info, run.why_not_graphs
     if "augmentations" in info.own:
         changes = "The run used custom augmentations, which cannot be loaded."
     elif info.pool == ("identity",):
         changes = "The method uses graphs without augmentation: there is nothing to draw."
-    return {"map": run.why_not_dataset or run.why_not_trained, "changes": changes}
+    return {"map": run.why_not_graphs or run.why_not_trained, "changes": changes}
 
 
 def _graph_sets(runs: Sequence[ReportedRun]) -> dict[str, Any]:
     """The graphs on the maps by fingerprint; runs on the same data share them."""
-    found = {each.run.info.fingerprint: (each, each.dataset) for each in runs if each.dataset is not None}
+    found = {each.graphs.key: each.graphs for each in runs if each.graphs is not None}
     sets, left = {}, MOST_CHARACTERS
-    by_size = sorted(found.items(), key=lambda item: item[1][1].num_edges)
-    for before, (fingerprint, (run, dataset)) in enumerate(by_size):
+    by_size = sorted(found.items(), key=lambda item: item[1].sample.num_edges)
+    for before, (key, graphs) in enumerate(by_size):
         # Each set gets an equal part of the remaining space; small sets come first and leave space to the others.
         most = left // (len(found) - before)
-        sets[fingerprint] = graph_set(dataset, run.numbers.tolist(), run.run.info.num_graphs, most)
-        left -= len(json.dumps([sets[fingerprint][key] for key in ("names", "smiles", "drawings")]))
+        sets[key] = graph_set(graphs.sample, graphs.numbers.tolist(), graphs.total, most)
+        left -= len(json.dumps([sets[key][name] for name in ("names", "smiles", "drawings")]))
     return sets
+
+
+def _title(run: ReportedRun) -> str:
+    return run.title if run.finetuned is None else f"{run.title}, fine-tuned"
 
 
 def _status(run: ReportedRun) -> str:
     info, epochs = run.run.info, run.run.recipe.training.epochs
     graphs = f"{info.num_graphs:,} {'molecules' if info.codes else 'graphs'}"
+    trained = f"{graphs}, {epochs} epoch{'s' if epochs > 1 else ''} without labels"
     if not info.pretrained:
-        return f"{graphs}, not pre-trained"
-    if not info.finished:
-        return f"{graphs}, not finished: {len(run.metrics)} of {epochs} epochs so far"
-    return f"{graphs}, {epochs} epoch{'s' if epochs > 1 else ''} without labels"
+        trained = f"{graphs}, not pre-trained"
+    elif not info.finished:
+        trained = f"{graphs}, not finished: {len(run.metrics)} of {epochs} epochs so far"
+    if run.finetuned is None:
+        return trained
+    tuned = run.finetuned.info
+    sizes = (
+        f"{tuned.num_train:,} for training, {tuned.num_validation:,} for validation, {tuned.num_test:,} for the test"
+    )
+    return f"labelled graphs: {sizes} ({tuned.split} split); encoder of {info.data} ({trained})"
 
 
 def _hint(run: ReportedRun) -> str:
     """How the score was computed, or how to get one."""
     if run.score is not None:
-        same = run.score["data"]["fingerprint"] == run.run.info.fingerprint
+        same = run.score["data"]["fingerprint"] == run.run.info.fingerprint or (
+            run.graphs is not None and run.graphs.of_run and run.score["data"]["fingerprint"] in run.graphs.fingerprints
+        )
         graphs = "" if same else f" Scored on other graphs than it was trained on: {run.score['data']['name']}."
-        return "One encoder, scored with an SVM on shared folds; ± is the standard deviation over partitions." + graphs
+        return f"One encoder, scored with an SVM on shared folds; ± and whiskers: deviation over partitions.{graphs}"
     if run.finetuned is not None:
-        scores = {part: _score_text(score) for part, score in run.finetuned.get("scores", {}).items() if score}
-        text = "; ".join(f"{part}: {score}" for part, score in scores.items())
-        return f"Fine-tuned with labels. {text or 'No scores'}. The epoch was chosen on the validation graphs."
+        return "The epoch was chosen on the validation graphs, whose score is therefore optimistic."
     if not run.run.info.finished:
         return "No score yet: the run is not finished."
-    if run.dataset is not None and run.dataset.classes is None:
-        fix = "'joao finetune' scores tasks." if run.dataset.targets is not None else "See the map instead."
+    dataset = None if run.graphs is None else run.graphs.sample
+    if dataset is not None and dataset.classes is None:
+        fix = "'joao finetune' scores tasks." if dataset.targets is not None else "See the map instead."
         return f"No score: the graphs have no classes. {fix}"
-    return f"No score yet. Run: joao evaluate {run.run.folder.name}"
+    data = "" if run.run.recipe.data else " DATA"
+    return f"No score yet. Run: joao evaluate {run.command_words}{data}"
 
 
-def _score_text(score: Any) -> str:
-    shown = score if isinstance(score, dict) else {"score": score}
-    return ", ".join(f"{name} {value:.4g}" for name, value in shown.items() if isinstance(value, float))
+def _missing(run: ReportedRun) -> str:
+    """The baselines that a score of an older version lacks, and how to add them."""
+    names = [] if run.score is None else missing_baselines(run.score)
+    if run.score is None or not names:
+        return ""
+    own = run.score["data"]["fingerprint"] == run.run.info.fingerprint and run.run.recipe.data
+    fix = f"joao evaluate {run.command_words}{'' if own else ' DATA'}"
+    return f"Missing from this score of an older joao: {', '.join(names)}. Add them with: {fix}"
+
+
+def _finetuned_headline(run: ReportedRun) -> Headline | None:
+    """The score of a fine-tuned run: on the test graphs if there are any."""
+    if run.finetuned is None:
+        return None
+    info = run.finetuned.info
+    known = {part: found[0] for part, found in _finetuned_scores(run.finetuned) if found}
+    sizes = {"test": info.num_test, "validation": info.num_validation}
+    part = next((part for part in sizes if part in known), None)
+    if part is None:
+        return None
+    metric, value = known[part]
+    counts = info.graphs_per_class.values()
+    chance = {"accuracy": f"; largest class {100 * max(counts, default=0) / (sum(counts) or 1):.1f} %"}
+    how = "evaluated once" if part == "test" else "which chose the epoch: optimistic"
+    graphs = f"{sizes[part]:,} {part} graph{'s' if sizes[part] != 1 else ''}"
+    forest = f"; random forest on ECFP {known[FOREST][1]}" if FOREST in known else ""
+    return Headline(value, f"{metric} on {graphs}, {how}{chance.get(metric, '')}{forest}")
+
+
+def _finetuned_scores(finetuned: Finetuned) -> list[tuple[str, list[tuple[str, str]]]]:
+    """For each part of the labelled graphs, metrics and their values as text; the first summarises all tasks."""
+    found = []
+    parts = dict(finetuned.scores)
+    if isinstance(parts.get("test"), dict) and "forest" in parts["test"]:
+        parts[FOREST] = parts["test"]["forest"]
+    for part, scores in parts.items():
+        tasks = scores.get("tasks") if isinstance(scores, dict) else None
+        tasks = tasks if isinstance(tasks, dict) else {}
+        figures = {f", {name}": each for name, each in tasks.items()} if len(tasks) > 1 else {}
+        figures = {"": tasks[next(iter(tasks))] if len(tasks) == 1 else scores, **figures}
+        lines: list[tuple[str, str]] = []
+        for name, values in figures.items():
+            known = [(key, title) for key, title in METRICS if isinstance(values, dict) and values.get(key) is not None]
+            texts = [(f"{title}{name}", _format(values[key], key)) for key, title in known]
+            lines += texts if len(figures) == 1 else texts[:1]
+        found.append((part, [(title, text) for title, text in lines if text]))
+    return found
+
+
+def _format(value: Any, key: str) -> str:
+    if not isinstance(value, float):
+        return ""
+    return f"{100 * value:.1f} %" if key == "accuracy" else f"{value:.3f}" if key == "roc_auc" else f"{value:.4g}"
 
 
 def _top_pairs(run: ReportedRun) -> str:
@@ -182,7 +322,9 @@ def _facts(run: ReportedRun) -> list[tuple[str, str]]:
     info, epochs = run.run.info, len(run.metrics)
     seconds = sum(each.seconds for each in run.metrics)
     facts = [
-        ("data", f"{info.data}, {info.num_graphs:,} graphs, fingerprint {info.fingerprint}"),
+        ("data", f"{info.data}, {info.num_graphs:,} graphs, fingerprint {info.fingerprint}; {_origin(run)}"),
+        ("fine-tuned on", "" if run.finetuned is None else _describe_labels(run.finetuned.info)),
+        ("on the map", "" if run.graphs is None or run.graphs.of_run else f"other graphs: {run.graphs.name}"),
         ("features", f"{info.features.rule}, {info.num_features} per node, {info.num_edge_features} per edge"),
         ("seed", str(run.run.recipe.training.seed)),
         ("time", f"{seconds:,.1f} s for {epochs} epoch{'s' if epochs != 1 else ''} of pre-training"),
@@ -193,6 +335,17 @@ def _facts(run: ReportedRun) -> list[tuple[str, str]]:
     ]
     facts += [(f"custom {part}", words) for part, words in info.own.items()]
     return [(name, text) for name, text in facts if text]
+
+
+def _origin(run: ReportedRun) -> str:
+    source = run.run.recipe.data
+    return f"read from {source}" if source else "passed in Python"
+
+
+def _describe_labels(info: FinetuneInfo) -> str:
+    counts = {**info.graphs_per_class, **{name: sum(map(int, each)) for name, each in info.labels_per_task.items()}}
+    labels = ", ".join(f"{name}: {count}" for name, count in list(counts.items())[:8])
+    return f"{info.data}, fingerprint {info.fingerprint}; labels: {labels}; {info.command}"
 
 
 @cache

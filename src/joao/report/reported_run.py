@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import shlex
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,19 +15,21 @@ from numpy.typing import NDArray
 
 from joao.config.methods import titles
 from joao.config.recipe import METHODS, Recipe
-from joao.core.errors import UserError, suggest
+from joao.core.errors import UserError, suggest, user_error_on_failure
 from joao.core.randomness import derive_seed, numpy_generator
-from joao.core.registry import check_value
+from joao.core.registry import check_value, make_record
 from joao.data.dataset import Dataset
+from joao.data.shards.shards import Shards
 from joao.report.scores import find_score
 from joao.runs.finetuning import FILE as FINETUNED
-from joao.runs.finetuning import read_finetune_json
+from joao.runs.finetuning import FinetuneInfo, read_finetune_json
 from joao.runs.folder import Run, read_text
 from joao.runs.trained import TrainedEncoder, load_run
 from joao.training.metrics import EpochMetrics
 
 MAP_KINDS = {"pca": "PCA", "tsne": "t-SNE", "umap": "UMAP"}
 ENOUGH_FOR_OUTLIERS = 200
+OUTLIERS, NEIGHBOURS, MOST_FOR_NEIGHBOURS = 8, 5, 20_000
 
 
 class EmbeddingMap(NamedTuple):
@@ -34,6 +37,7 @@ class EmbeddingMap(NamedTuple):
 
     points: NDArray[np.float64]
     axes: str
+    outliers: tuple[int, ...] = ()  # the graphs that are farthest from their nearest neighbours, the farthest first
 
 
 def check_map_kind(kind: str) -> None:
@@ -50,7 +54,9 @@ def embedding_map(embeddings: NDArray[np.float32], kind: str) -> EmbeddingMap:
     Columns are standardised first, as for scoring. PCA is exact; t-SNE and UMAP start from PCA with a fixed seed. For
     many graphs, outliers are moved to the edge: points beyond the central 99 % by more than half of its extent.
     """
-    projection = _project(embeddings, kind)
+    deviation = embeddings.std(axis=0, dtype=np.float64)
+    centred = (embeddings - embeddings.mean(axis=0, dtype=np.float64)) / np.where(deviation > 1e-12, deviation, 1)
+    projection = EmbeddingMap(*_project(centred, kind), outliers=find_outliers(centred))
     if len(projection.points) < ENOUGH_FOR_OUTLIERS:
         return projection
     low, high = np.quantile(projection.points, [0.005, 0.995], axis=0)
@@ -58,14 +64,22 @@ def embedding_map(embeddings: NDArray[np.float32], kind: str) -> EmbeddingMap:
     points = projection.points.clip(low - reach, high + reach)
     count = int((points != projection.points).any(axis=1).sum())
     outliers = f"; {count} outlier{'s' if count > 1 else ''} drawn at the edge" if count else ""
-    return EmbeddingMap(points, projection.axes + outliers)
+    return EmbeddingMap(points, projection.axes + outliers, projection.outliers)
 
 
-def _project(embeddings: NDArray[np.float32], kind: str) -> EmbeddingMap:
-    deviation = embeddings.std(axis=0, dtype=np.float64)
-    centred = (embeddings - embeddings.mean(axis=0, dtype=np.float64)) / np.where(deviation > 1e-12, deviation, 1)
-    if kind == "pca" or len(embeddings) < 5:
-        return EmbeddingMap(*principal_components(centred))
+def find_outliers(centred: NDArray[np.float64]) -> tuple[int, ...]:
+    """The graphs with the largest mean distance to their :data:`NEIGHBOURS` nearest others; none in large data sets."""
+    if not 2 * OUTLIERS <= len(centred) <= MOST_FOR_NEIGHBOURS:
+        return ()
+    from sklearn.neighbors import NearestNeighbors
+
+    distances, _ = NearestNeighbors(n_neighbors=NEIGHBOURS).fit(centred).kneighbors()
+    return tuple(np.argsort(-distances.mean(axis=1), kind="stable")[:OUTLIERS].tolist())
+
+
+def _project(centred: NDArray[np.float64], kind: str) -> tuple[NDArray[np.float64], str]:
+    if kind == "pca" or len(centred) < 5:
+        return principal_components(centred)
     seed = derive_seed(0, "map") % 2**32
     start = principal_components(centred, 50)[0]
     if kind == "tsne":
@@ -74,14 +88,14 @@ def _project(embeddings: NDArray[np.float32], kind: str) -> EmbeddingMap:
         perplexity = min(30.0, (len(start) - 1) / 3)
         init = "pca" if start.std(axis=0).any() and start.shape[1] > 1 else "random"
         points = TSNE(2, perplexity=perplexity, init=init, random_state=seed).fit_transform(start)
-        return EmbeddingMap(points.astype(np.float64), f"t-SNE, perplexity {perplexity:.0f}")
+        return points.astype(np.float64), f"t-SNE, perplexity {perplexity:.0f}"
     neighbours = min(15, len(start) - 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # umap warns that a seed means one thread, and about optional packages
         import umap
 
         points = umap.UMAP(n_neighbors=neighbours, random_state=seed).fit_transform(start)
-    return EmbeddingMap(np.asarray(points, dtype=np.float64), f"UMAP, {neighbours} neighbours")
+    return np.asarray(points, dtype=np.float64), f"UMAP, {neighbours} neighbours"
 
 
 def principal_components(centred: NDArray[np.float64], count: int = 2) -> tuple[NDArray[np.float64], str]:
@@ -101,6 +115,29 @@ def principal_components(centred: NDArray[np.float64], count: int = 2) -> tuple[
 
 
 @dataclass(frozen=True, eq=False)
+class ShownGraphs:
+    """The graphs on the page."""
+
+    name: str
+    sample: Dataset  # all graphs, or some of a large data set
+    numbers: NDArray[np.int64]  # (G,) their indices in the data set
+    total: int  # the size of the data set
+    fingerprints: tuple[str, ...]  # of the data set; a store of several shards has two, its own and that of its graphs
+    of_run: bool  # whether the run was trained or fine-tuned on them
+
+    @property
+    def key(self) -> str:
+        return self.fingerprints[0]
+
+
+class Finetuned(NamedTuple):
+    """The content of ``finetune.json``."""
+
+    scores: Mapping[str, Any]
+    info: FinetuneInfo
+
+
+@dataclass(frozen=True, eq=False)
 class ReportedRun:
     """A run, finished or not."""
 
@@ -110,11 +147,10 @@ class ReportedRun:
     score: dict[str, Any] | None  # the record of ``joao evaluate``
     trained: TrainedEncoder | None
     why_not_trained: str  # the reason if the encoder cannot be loaded
-    dataset: Dataset | None  # the graphs of the run or a sample of them
-    why_not_dataset: str  # the reason if they cannot be read
-    numbers: NDArray[np.int64]  # (G,) indices of the sampled graphs in the data set
+    graphs: ShownGraphs | None
+    why_not_graphs: str  # the reason if there are none
     map: EmbeddingMap | None  # None if encoder or graphs are not available
-    finetuned: dict[str, Any] | None  # the content of ``finetune.json``
+    finetuned: Finetuned | None
 
     @property
     def method(self) -> str:
@@ -130,30 +166,52 @@ class ReportedRun:
         parts = f"{recipe.objective.name}, {recipe.policy.name}, {recipe.heads.name}".replace("_", " ")
         return titles().get(self.method, self.method or parts)
 
+    @property
+    def data(self) -> str:
+        """The name of the graphs it was trained on or, if it was fine-tuned, fine-tuned on."""
+        return self.run.info.data if self.finetuned is None else self.finetuned.info.data
+
+    @property
+    def command_words(self) -> str:
+        """The run as a word of a command."""
+        return shlex.quote(str(self.run.folder))
+
 
 def open_reported_run(
-    path: Path, name: str, read: Callable[[Run], Dataset], most_graphs: int, kind: str = "pca"
+    path: Path,
+    name: str,
+    read: Callable[[str, Mapping[str, Any]], Dataset | Shards],
+    most_graphs: int,
+    kind: str = "pca",
+    given: Dataset | None = None,
 ) -> ReportedRun:
-    """Open a run folder or export with its metrics, scores, encoder and graphs, which ``read`` reads.
+    """Open a run folder or export with its metrics, scores, encoder and graphs.
 
-    Missing parts are recorded in ``why_not_trained`` and ``why_not_dataset``; only an invalid run is an error. Data
-    sets with more than ``most_graphs`` are sampled. ``kind`` is one of :data:`MAP_KINDS`.
+    Missing parts are recorded in ``why_not_trained`` and ``why_not_graphs``; only an invalid run is an error.
+
+    Args:
+        path: the run.
+        name: its name on the page.
+        read: reads the graphs of the run; its arguments are those of :func:`joao.read`.
+        most_graphs: larger data sets are sampled.
+        kind: one of :data:`MAP_KINDS`.
+        given: graphs to show instead of those of the run.
     """
     run = Run.open(path)
     trained, why_not_trained = _load_encoder(run)
-    dataset, numbers, why_not_dataset = _load_graphs(run, read, most_graphs)
+    finetuned = _load_finetuned(run)
+    graphs, why_not_graphs = _load_graphs(run, finetuned, read, most_graphs, given)
     return ReportedRun(
         name=name,
         run=run,
         metrics=epochs_so_far(run),
-        score=find_score(run),
+        score=find_score(run, () if graphs is None else graphs.fingerprints),
         trained=trained,
         why_not_trained=why_not_trained,
-        dataset=dataset,
-        why_not_dataset=why_not_dataset,
-        numbers=numbers,
-        map=None if trained is None or dataset is None else embedding_map(trained.embed(dataset).numpy(), kind),
-        finetuned=_load_finetuned(run),
+        graphs=graphs,
+        why_not_graphs=why_not_graphs,
+        map=None if trained is None or graphs is None else embedding_map(trained.embed(graphs.sample).numpy(), kind),
+        finetuned=finetuned,
     )
 
 
@@ -204,27 +262,45 @@ def _load_encoder(run: Run) -> tuple[TrainedEncoder | None, str]:
 
 
 def _load_graphs(
-    run: Run, read: Callable[[Run], Dataset], most_graphs: int
-) -> tuple[Dataset | None, NDArray[np.int64], str]:
-    nothing = np.zeros(0, dtype=np.int64)
-    if not run.recipe.data:
-        return None, nothing, "The run does not record its graphs. Runs of 'joao pretrain' do."
-    try:
-        dataset = read(run)
-    except UserError as error:
-        return None, nothing, f"The graphs of the run were not found: {error}"
-    if dataset.fingerprint != run.info.fingerprint:
-        return None, nothing, f"The data set {dataset.name} has changed since the run was trained."
+    run: Run,
+    finetuned: Finetuned | None,
+    read: Callable[[str, Mapping[str, Any]], Dataset | Shards],
+    most_graphs: int,
+    given: Dataset | None,
+) -> tuple[ShownGraphs | None, str]:
+    """The graphs to show: those given or, if they can be read and have not changed, those of the run."""
+    trained_on = run.info if finetuned is None else finetuned.info
+    source, columns = run.recipe.data, run.recipe.columns
+    if finetuned is not None:
+        source, columns = finetuned.info.source, finetuned.info.columns
+    fix = f"Show them with: joao report {shlex.quote(str(run.folder))} DATA"
+    opened: Dataset | Shards
+    if given is not None:
+        opened = given
+    elif not source:
+        return None, f"The run does not record where its graphs ({trained_on.data}) are. {fix}"
+    else:
+        try:
+            opened = read(source, columns)
+        except UserError as error:
+            return None, f"The graphs of the run were not found: {error}"
+        if opened.fingerprint != trained_on.fingerprint:
+            return None, f"The data set {opened.name} has changed since the run was trained. {fix}"
+    dataset = opened if isinstance(opened, Dataset) else opened.whole()
+    fingerprints = tuple(dict.fromkeys([opened.fingerprint, dataset.fingerprint]))
     numbers = np.arange(len(dataset))
     if len(dataset) > most_graphs:
         numbers = np.sort(numpy_generator(0, "report").choice(len(dataset), most_graphs, replace=False))
-        dataset = dataset.subset(numbers)
-    return dataset, numbers, ""
+    sample = dataset if len(numbers) == len(dataset) else dataset.subset(numbers)
+    of_run = trained_on.fingerprint in fingerprints
+    return ShownGraphs(dataset.name, sample, numbers, len(dataset), fingerprints, of_run), ""
 
 
-def _load_finetuned(run: Run) -> dict[str, Any] | None:
+def _load_finetuned(run: Run) -> Finetuned | None:
     if read_text(run.folder, FINETUNED) is None:
         return None
-    fields = read_finetune_json(run.folder)[1]
-    check_value(fields.get("scores", {}), Mapping[str, Any], f"{run.folder / FINETUNED}: scores")
-    return fields
+    place, fields = run.folder / FINETUNED, read_finetune_json(run.folder)[1]
+    with user_error_on_failure(f"{place}: is damaged or not the finetune.json of a run"):
+        scores = check_value(fields.get("scores", {}), Mapping[str, Any], f"{place}: scores")
+        info = make_record(FinetuneInfo, fields.get("info"), f"{place}: info", allow_unknown=True)
+    return Finetuned(scores, info)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from joao.config.methods import titles
+from joao.config.methods import CHEAP_BASELINES, UNTRAINED, titles
 from joao.core.errors import user_error_on_failure
 from joao.core.files import parse_json, read_regular, user_error_on_os_error
 from joao.core.pair_table import augmentation_name
 from joao.core.registry import check_value, make_record
-from joao.evaluation.statistics import Gain, paired_gain
+from joao.evaluation.statistics import Gain, Scores, Verdict, make_verdict, paired_gain
 from joao.runs.folder import Run
 from joao.runs.scoring import REFERENCES
 from joao.training.metrics import EpochMetrics
@@ -28,6 +28,7 @@ from joao.training.metrics import EpochMetrics
 CHANCE = "chance (largest class)"
 OURS = "this run"
 PAPER = "published in the paper"
+_SHORT = {UNTRAINED: "untrained encoder"}  # in a sentence
 # Older versions scored these references alone.
 _REQUIRED = ("histogram", "untrained_initial", "untrained")
 # The data sets of the paper's unsupervised table, with their names there.
@@ -40,12 +41,19 @@ PAPER_COLUMNS = {
 }
 
 
+Record = Mapping[str, Any]
+
+
 class Bar(NamedTuple):
-    """An accuracy in percent, with its standard deviation if known."""
+    """An accuracy in percent, with its standard deviation over partitions if known.
+
+    ``run`` is the number of a run among those of a chart, None for other bars.
+    """
 
     name: str
     mean: float
     std: float | None = None
+    run: int | None = None
 
 
 class Difference(NamedTuple):
@@ -57,16 +65,19 @@ class Difference(NamedTuple):
     why_not: str = ""
 
 
-def find_score(run: Run) -> dict[str, Any] | None:
-    """The latest record of ``joao evaluate`` for a run, without shuffled labels; the run's own graphs are preferred."""
+def find_score(run: Run, shown: Collection[str] = ()) -> dict[str, Any] | None:
+    """The latest record of ``joao evaluate`` for a run, without shuffled labels.
+
+    Records on the graphs with a fingerprint in ``shown`` are preferred, then those on the graphs of the training.
+    """
     folder = run.folder if run.folder.is_dir() else run.folder.parent
     stem = "evaluation" if run.folder.is_dir() else f"{run.folder.stem}-evaluation"
     pattern = re.compile(rf"{re.escape(stem)}(-\d+)?\.json")
     paths = [path for path in folder.iterdir() if pattern.fullmatch(path.name)]
     records = [_read_record(path) for path in sorted(paths, key=lambda path: (len(path.name), path.name))]
     true = [record for record in records if record["protocol"]["labels"] == "true"]
-    own = [record for record in true if record["data"]["fingerprint"] == run.info.fingerprint]
-    return next(reversed(own or true), None)
+    on = [[each for each in true if each["data"]["fingerprint"] in some] for some in (shown, {run.info.fingerprint})]
+    return next(reversed(on[0] or on[1] or true), None)
 
 
 @dataclass(frozen=True)
@@ -94,6 +105,8 @@ def _read_record(path: Path) -> dict[str, Any]:
         num_folds = len(record["run"]["partitions"][0]["accuracies"])
         for key in ("run", *_REQUIRED, *(name for name in REFERENCES if name in record)):
             scores = make_record(_Scores, record[key], f"{place}: {key}", allow_unknown=True)
+            if len(scores.partitions) != len(record["run"]["partitions"]):
+                raise ValueError(f"{key}: expected as many partitions as the run has")
             shares = [scores.mean, scores.std or 0.0]
             for part in scores.partitions:
                 partition = make_record(_Partition, part, f"{place}: {key}: partitions", allow_unknown=True)
@@ -113,14 +126,83 @@ def _read_record(path: Path) -> dict[str, Any]:
 
 def bars(record: Mapping[str, Any], method: str, dataset: str) -> list[Bar]:
     """The accuracies of chance, the baselines, the run and, if the paper has one for its method, the published one."""
-    lines = [Bar(CHANCE, 100 * record["chance"])]
-    for name in (*(name for name in REFERENCES if name in record), "run"):
-        std = record[name]["std"]
-        lines.append(Bar(titles().get(name, OURS), 100 * record[name]["mean"], None if std is None else 100 * std))
+    return chart({OURS: record}, {OURS: method}, dataset)
+
+
+def chart(records: Mapping[str, Record], methods: Mapping[str, str], dataset: str) -> list[Bar]:
+    """One chart of runs that were scored on the same folds; each has its record and its method by name.
+
+    Chance, the baselines (once if they are equal for all runs), the runs, and the published accuracy of each method.
+    """
+    lines = [Bar(CHANCE, 100 * next(iter(records.values()))["chance"])]
+    lines += [_bar(name, scores) for reference in REFERENCES for name, scores in _variants(records, reference)]
+    lines += [_bar(name, record["run"], number) for number, (name, record) in enumerate(records.items())]
     # The paper's MVGRL uses NT-Xent, unlike the method mvgrl.
     table = {name.lower(): cells for name, cells in published_results()["unsupervised"].items() if name != "MVGRL"}
-    published = table.get(method, {}).get(PAPER_COLUMNS.get(dataset, ""))
-    return lines if published is None else [*lines, Bar(PAPER, **published)]
+    column = PAPER_COLUMNS.get(dataset, "")
+    known = {method: table[method][column] for method in methods.values() if column in table.get(method, {})}
+    return lines + [Bar(PAPER if len(known) == 1 else f"{PAPER}: {titles()[name]}", **known[name]) for name in known]
+
+
+def _bar(name: str, scores: Mapping[str, Any], run: int | None = None) -> Bar:
+    return Bar(name, 100 * scores["mean"], None if scores["std"] is None else 100 * scores["std"], run)
+
+
+def _variants(
+    records: Mapping[str, Record], reference: str, title: str | None = None
+) -> list[tuple[str, Mapping[str, Any]]]:
+    """The different scores of a baseline in several records, each with its title and, if they differ, its runs."""
+    found: list[tuple[list[str], Mapping[str, Any]]] = []
+    for run, record in records.items():
+        if reference not in record:
+            continue
+        same = [runs for runs, scores in found if accuracies(scores) == accuracies(record[reference])]
+        if same:
+            same[0].append(run)
+        else:
+            found.append(([run], record[reference]))
+    title = title or titles()[reference]
+    return [(title if len(found) == 1 else f"{title} ({', '.join(runs)})", scores) for runs, scores in found]
+
+
+def accuracies(scores: Mapping[str, Any]) -> list[list[float]]:
+    """``(partitions, folds)`` accuracies between 0 and 1."""
+    return [list(part["accuracies"]) for part in scores["partitions"]]
+
+
+def same_folds(records: Mapping[str, Record | None]) -> list[dict[str, Record]]:
+    """Group runs that have a record by graphs and folds: only their scores can be compared."""
+    groups: dict[Any, dict[str, Record]] = {}
+    for name, record in records.items():
+        if record is not None:
+            groups.setdefault((record["data"]["fingerprint"], *_folds(record)), {})[name] = record
+    return list(groups.values())
+
+
+def _folds(record: Record) -> list[tuple[str, int]]:
+    return [(part["fold_hash"], len(part["accuracies"])) for part in record["run"]["partitions"]]
+
+
+def verdict(records: Mapping[str, Record], pretrained: Mapping[str, str]) -> Verdict | None:
+    """Whether pre-training helps, by the rule of ``joao compare``: the best run against the best cheap baseline.
+
+    Args:
+        records: records of runs that were scored on the same folds; those of older versions have fewer baselines.
+        pretrained: the names of the pre-trained runs, and what the verdict calls them.
+    """
+
+    def arrays(scores: Mapping[str, Record]) -> dict[str, Scores]:
+        return {name: np.array(accuracies(each)) for name, each in scores.items()}
+
+    data = next(iter(records.values()))["data"]["name"]
+    ours = {title: records[name]["run"] for name, title in pretrained.items()}
+    cheap = {name: scores for each in CHEAP_BASELINES for name, scores in _variants(records, each, _SHORT.get(each))}
+    return make_verdict(data, arrays(ours), arrays(cheap))
+
+
+def missing_baselines(record: Record) -> list[str]:
+    """The titles of the baselines that a record of an older version lacks."""
+    return [titles()[name] for name in REFERENCES if name not in record]
 
 
 @cache
@@ -141,15 +223,14 @@ def differences(records: Mapping[str, Mapping[str, Any] | None]) -> list[Differe
     return [_difference(one, scored[one], other, scored[other]) for one, other in combinations(scored, 2)]
 
 
-def _difference(one: str, record: Mapping[str, Any], other: str, baseline: Mapping[str, Any]) -> Difference:
+def _difference(one: str, record: Record, other: str, baseline: Record) -> Difference:
     if record["data"]["fingerprint"] != baseline["data"]["fingerprint"]:
         return Difference(one, other, None, "scored on different graphs")
-    ours, theirs = record["run"]["partitions"], baseline["run"]["partitions"]
-    folds, others = ([(part["fold_hash"], len(part["accuracies"])) for part in parts] for parts in (ours, theirs))
-    if folds != others:
+    if _folds(record) != _folds(baseline):
         return Difference(one, other, None, "scored on different folds")
-    percent, reference = ([[100 * share for share in part["accuracies"]] for part in parts] for parts in (ours, theirs))
-    return Difference(one, other, paired_gain(percent, reference))
+    return Difference(
+        one, other, paired_gain(*(100 * np.array(accuracies(each["run"])) for each in (record, baseline)))
+    )
 
 
 # Probabilities and losses are stored as integers, multiplied by this.

@@ -81,6 +81,10 @@ def export(run: Path, out: Path, *, half: bool = False) -> Exported:
         **({} if change is None else {HALF_CHANGE: repr(change)}),
         **{name: text for name in ("run.json", "metrics.jsonl", FILE) if (text := read_text(run, name)) is not None},
     }
+    if finetuned is not None and finetuned.info.source:
+        fields = json.loads(texts[FILE])
+        fields["info"]["source"] = strip_absolute_path(finetuned.info.source)
+        texts[FILE] = json.dumps(fields)
     content = _sort_metadata(save(weights, texts))
     beside = out.with_suffix(".md")
     # The card first, so that no model is without; the same card was left by a process that was killed here.

@@ -67,6 +67,7 @@ class FinetuneInfo:
 
     Attributes:
         data, fingerprint: name of the labelled data set and fingerprint of its graphs.
+        source, smiles, identifiers: name or path of the data set, and named columns of its table; empty: not known.
         graphs_per_class: number of labelled graphs of each class.
         num_train, num_validation, num_test: numbers of graphs; the test graphs were evaluated once, at the end.
         split, validation_share, test_share: how the graphs were split.
@@ -96,6 +97,15 @@ class FinetuneInfo:
     num_test: int = 0
     labels_per_task: Mapping[str, Sequence[int]] = field(default_factory=dict)
     learned_per_task: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    source: str = ""
+    smiles: str = ""
+    identifiers: str = ""
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The named columns of a table of molecules, as arguments of :func:`joao.read`."""
+        named = {"smiles": self.smiles, "identifiers": self.identifiers}
+        return {role: column for role, column in named.items() if column}
 
 
 @dataclass(frozen=True, eq=False)

@@ -333,6 +333,15 @@ class Run:
         write_json(self.folder / "run.json", asdict(info))
 
 
+def is_run(path: Path) -> bool:
+    """Whether a path is the folder of a run or its exported file; packed graphs have the same suffix."""
+    if not path.is_file():
+        return (path / "run.json").exists()
+    with suppress(UserError):
+        return FILE_FORMAT_KEY in _read_metadata(path)
+    return False
+
+
 def read_text(run: Path, name: str) -> str | None:
     """Read a text file of a run from its folder or exported file; None if there is no such file."""
     if run.is_file():
