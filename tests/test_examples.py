@@ -1,9 +1,11 @@
 """The examples run, and do what they say."""
 
 import importlib.util
+import json
 import re
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
@@ -12,6 +14,34 @@ from scipy.optimize import brentq
 from joao.policies import POLICIES
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "own_loop.py"
+
+
+NOTEBOOKS = sorted(EXAMPLE.parent.glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks_run(path, tmp_path, monkeypatch, capsys):
+    if path.stem == "molecules":
+        pytest.importorskip("rdkit")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    names = {"__name__": "__main__"}
+    for number, cell in enumerate(json.loads(path.read_text(encoding="utf-8"))["cells"]):
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), f"{path.name}, cell {number}", "exec"), names)
+    plt.close("all")
+    assert re.search(r"\d", capsys.readouterr().out)  # it prints what it found
+
+
+def test_notebooks_are_stored_without_output():
+    assert len(NOTEBOOKS) == 4
+    for path in NOTEBOOKS:
+        notebook = json.loads(path.read_text(encoding="utf-8"))
+        assert notebook["nbformat"] == 4
+        assert len({cell["id"] for cell in notebook["cells"]}) == len(notebook["cells"])
+        code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+        assert code
+        assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)
 
 
 @pytest.fixture
