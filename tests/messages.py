@@ -13,11 +13,14 @@ from joao.core.errors import JoaoNotice, UserError
 
 
 def mentions(text: object, value: object) -> bool:
-    """Whether ``value`` occurs in ``text`` as whole words and numbers: 1 is in "graph 1.", but not in 10, 1.5 or -1."""
+    """Whether ``value`` occurs in ``text`` as whole words (``_`` separates words) and whole numbers.
+
+    1 occurs in "graph 1.", but not in 10, 1.5, 1,000 or -1.
+    """
     word = str(value)
-    before = r"(?<!\w)" if word[:1].isalnum() else ""
+    before = r"(?<![^\W_])" if word[:1].isalnum() else ""
     before += r"(?<!\d\.)(?<!-)" if word[:1].isdigit() else ""
-    after = r"(?!\w|[.,]\d)" if word[-1:].isdigit() else r"(?!\w)" if word[-1:].isalnum() else ""
+    after = r"(?![^\W_]|[.,]\d)" if word[-1:].isdigit() else r"(?![^\W_])" if word[-1:].isalnum() else ""
     return re.search(f"{before}{re.escape(word)}{after}", str(text)) is not None
 
 

@@ -164,7 +164,7 @@ def test_encodings_and_compressions_of_a_table(joao, run, tmp_path, content, suf
         ("a.csv", b"smiles,x\nxx,1\nyy,2\n", ["a.csv:2: ", "'xx'", "SMILES", "2"]),
         ("a.csv.xz", lzma.compress(b"smiles\n" + b"CCO\n" * 500)[:-12], ["a.csv.xz: "]),
         ("a.csv.gz", gzip.compress(b"smiles\n" + b"CCO\n" * 500, mtime=0)[:-12], ["a.csv.gz: "]),
-        ("a.smi.gz", b"CCO\n", ["a.smi.gz: ", "gzip"]),
+        ("a.smi.gz", b"CCO\n", ["a.smi.gz: ", "gzipped"]),
         ("a.csv", b"smiles\n\xff\n", ["a.csv:2: ", "UTF-8", "0xff"]),
         ("a.csv", b"smiles,x\nC\n", ["a.csv:2: ", "1", "2"]),
     ],

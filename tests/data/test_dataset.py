@@ -123,7 +123,7 @@ def test_missing_label_gives_a_notice_and_keeps_the_others():
         ({"node_labels": np.zeros(3, int)}, ("node labels", 3, 4)),
         ({"node_attributes": np.array([0, 1, np.nan, 0])}, ("node attribute", 0, 2, "nan")),
         ({"node_attributes": np.array([0, 1, 1e300, 0])}, ("node attribute", 0, 2, "inf")),
-        ({"edge_attr": np.zeros((2, 1))}, ("edge attribute", 2, 1)),
+        ({"edge_attr": np.zeros((2, 1))}, ("edge attributes", 2, 1)),
         ({"graph_labels": [1]}, (1, 2)),
         ({"graph_labels": [1, [2, 3]]}, (1, "[2, 3]")),
     ],

@@ -334,7 +334,7 @@ def test_unknown_node_labels_warn():
         (["a", *CLASSES[1:]], ["numbers", "text"]),
         (CLASSES + 0.5, ["y[0]", 0.5]),
         (np.array(["a", *CLASSES[1:]], dtype=object), ["numbers", "text"]),
-        (np.zeros(24), ["class", 24]),
+        (np.zeros(24), ["classes", 24]),
         (np.arange(24), ["classes", 24, "validation"]),
     ],
 )

@@ -33,6 +33,7 @@ import joao
 from joao.augmentations import Identity, NodeDrop
 from joao.cli.main import app
 from joao.config.recipe import METHODS, make_recipe
+from joao.core.errors import short_repr
 from joao.data.synthetic import random_graphs
 from joao.estimators import joao as estimator
 from joao.objectives import NtXent, PairObjective
@@ -543,7 +544,7 @@ def test_one_smiles_is_not_taken_for_a_name(fitted, smiles, monkeypatch):
     pytest.importorskip("rdkit")
     monkeypatch.setattr("joao.data.names.download", lambda name: pytest.fail("a SMILES must not leave the machine"))
     for use in (joao.JOAO().fit, fitted.transform):
-        with refused(f"['{smiles[:50]}"):
+        with refused(f"[{short_repr(smiles)}]"):
             use(smiles)
 
 

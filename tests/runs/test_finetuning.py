@@ -284,7 +284,7 @@ def test_fast_path_is_used_on_request(trained):
     ("dataset", "options", "values"),
     [
         (dataclasses.replace(GRAPHS, classes=None, class_names=()), {}, ["synthetic", "label"]),
-        (GRAPHS.subset(np.flatnonzero(GRAPHS.classes == 1)), {}, ["synthetic", "class", 12]),
+        (GRAPHS.subset(np.flatnonzero(GRAPHS.classes == 1)), {}, ["synthetic", "classes", 12]),
         (GRAPHS.subset(np.arange(3)), {}, ["3 classes", "validation"]),
         (GRAPHS, {"validation_share": 1.5}, ["validation", 1.5]),
         (random_graphs(12, num_node_labels=0), {}, ["synthetic", 0, "node labels", 1]),
