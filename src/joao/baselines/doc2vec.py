@@ -158,9 +158,6 @@ class Graph2vec(ParagraphVectors):
         else:
             labels = list(refine_labels(graphs, self.iterations))
         words = to_words(np.stack([label[:, 0] for label in labels], axis=1))
-        return [self._shuffle(rows.ravel()) for rows in np.split(words, graphs.first_node[1:-1])]
-
-    def _shuffle(self, words: NDArray[np.object_]) -> list[str]:
-        """Shuffle the words, because a bag has no order and gensim remembers best what it reads last."""
-        mixed: list[str] = numpy_generator(self.seed, "words").permutation(words).tolist()
-        return mixed
+        bags = (rows.ravel() for rows in np.split(words, graphs.first_node[1:-1]))
+        # A bag has no order, and gensim remembers best what it reads last.
+        return [numpy_generator(self.seed, "words").permutation(bag).tolist() for bag in bags]

@@ -38,9 +38,7 @@ MOVED = {"reproduce": "python -m repro", "results": "python -m repro tables", "b
 
 
 def _moved(context: typer.Context) -> None:
-    raise UserError(
-        f"joao {context.info_name}: moved. Run '{MOVED[context.info_name or '']}' in a clone of the repository."
-    )
+    raise UserError(f"joao {context.info_name}: moved. Run '{MOVED[context.info_name or '']}' in a clone.")
 
 
 for _name in MOVED:

@@ -68,9 +68,8 @@ def build_method(recipe: Recipe, store: Store, custom: CustomParts | None = None
 
 def build_pool(recipe: Recipe) -> dict[str, Augmentation]:
     """Build the augmentations of a recipe, by their names in tables."""
-    return {
-        pool_name(part, recipe.augmentations): AUGMENTATIONS[part.name](**part.options) for part in recipe.augmentations
-    }
+    pool = recipe.augmentations
+    return {pool_name(part, pool): AUGMENTATIONS[part.name](**part.options) for part in pool}
 
 
 def build_objective(recipe: Recipe, custom: CustomParts) -> Objective:

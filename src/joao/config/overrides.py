@@ -22,7 +22,10 @@ def apply_overrides(table: Mapping[str, Any], settings: Sequence[str]) -> dict[s
         key, equals, text = setting.partition("=")
         if not equals or not key:
             raise UserError(f"--set {setting}: expected key=value, for example training.epochs=5.")
-        value = _parse_value(text)
+        try:
+            value = tomllib.loads(f"value = {text}")["value"]
+        except (ValueError, RecursionError):
+            value = text
         first, dot, second = key.partition(".")
         if not dot:
             if first == "method" and isinstance(value, str):
@@ -89,10 +92,3 @@ def _rename_part(part: Any, name: Any) -> Any:
     if not isinstance(part, Mapping) or part.get("name", name) != name:
         return {"name": name}
     return {**part, "name": name}
-
-
-def _parse_value(text: str) -> Any:
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except (ValueError, RecursionError):
-        return text

@@ -381,9 +381,7 @@ def strength_prior(strengths: Any, source: str) -> dict[float, float]:
             raise UserError(f"{source}: {strength} is given twice. Remove one.")
         prior[strength] = _number(weight, f"{source}: {strength}")
         if not 0 < prior[strength] < float("inf"):
-            raise UserError(
-                f"{source}: {strength}: the weight must be above 0, got {weight}. Remove the strength instead."
-            )
+            raise UserError(f"{source}: {strength}: the weight must be above 0, got {weight}. Remove the strength.")
     total = sum(prior.values())
     return {strength: weight / total for strength, weight in prior.items()}
 

@@ -25,15 +25,12 @@ except ImportError:  # Windows
 
 def open_regular(path: Path) -> BufferedReader:
     """Open a file for reading. A pipe or device, which might never end, raises an ``OSError``, as a folder does."""
-    stream = open(path, "rb", opener=_open_without_waiting)  # noqa: SIM115
+    do_not_wait = getattr(os, "O_NONBLOCK", 0)
+    stream = open(path, "rb", opener=lambda name, flags: os.open(name, flags | do_not_wait))  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
         stream.close()
         raise OSError(errno.EINVAL, "not a regular file")
     return stream
-
-
-def _open_without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def read_regular(path: Path) -> bytes:
@@ -64,7 +61,9 @@ def write_file(path: Path, content: bytes | str | Iterable[bytes | memoryview], 
                 file.writelines([data] if isinstance(data, bytes) else data)
                 file.flush()
                 os.fsync(handle)
-                os.chmod(temporary, 0o666 & ~_umask())
+                mask = os.umask(0)
+                os.umask(mask)
+                os.chmod(temporary, 0o666 & ~mask)
                 # Before the file is closed, which releases its lock.
                 _rename_new(temporary, path) if new else os.replace(temporary, path)
         except BaseException:
@@ -229,9 +228,7 @@ def lock_folder(folder: Path) -> Iterator[bool]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UserError(
-                f"{folder}: another process is writing to it. Wait until it ends, or choose another folder."
-            ) from None
+            raise UserError(f"{folder}: another process is writing to it. Wait, or choose another folder.") from None
         except OSError:
             is_locked = False
         yield is_locked
@@ -270,9 +267,3 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -177,7 +177,9 @@ def _add_reverse_edges(
         key, first = np.unique(key, return_index=True)
         rows = np.flatnonzero(given)[first]
     else:
-        key = _sort_unique(key)
+        key.sort()
+        is_first = np.append(True, key[1:] != key[:-1])
+        key = key if is_first.all() else key[is_first]
     reverse = (key % num_nodes) * num_nodes + key // num_nodes
     missing = np.zeros(0, dtype=np.int64)
     if not np.array_equal(key, np.sort(reverse)):
@@ -187,13 +189,6 @@ def _add_reverse_edges(
         key = key[order]
         rows = None if rows is None else np.concatenate([rows, rows[missing]])[order]
     return key, rows, len(missing)
-
-
-def _sort_unique(key: NDArray[np.int64]) -> NDArray[np.int64]:
-    key.sort()
-    is_first = np.ones(len(key), dtype=bool)
-    np.not_equal(key[1:], key[:-1], out=is_first[1:])
-    return key if is_first.all() else key[is_first]
 
 
 def _classes(
@@ -269,7 +264,11 @@ def check_dataset(dataset: Dataset) -> None:
         raise ValueError("two classes have the same name")
     if (0 if dataset.targets is None else dataset.targets.shape[1]) != len(dataset.target_names):
         raise ValueError("the numbers of tasks and task names differ")
-    _check_rows(dataset)
+    # Every row of the source is a graph or a failure.
+    rows = dataset.rows
+    failed = np.array([failure.row for failure in dataset.failures], dtype=np.int64)
+    if (np.diff(rows) <= 0).any() or (np.sort(np.append(rows, failed)) != np.arange(len(rows) + len(failed))).any():
+        raise ValueError("rows are inconsistent")
 
 
 def _check_edges(dataset: Dataset) -> None:
@@ -307,11 +306,3 @@ def check_values(dataset: Dataset) -> None:
             raise ValueError("atoms or bonds are missing")
         if (found.max(axis=0, initial=0) >= most).any():
             raise ValueError("codes of atoms or bonds are out of range")
-
-
-def _check_rows(dataset: Dataset) -> None:
-    """Check that every row of the source is a graph or a failure."""
-    rows = dataset.rows
-    failed = np.array([failure.row for failure in dataset.failures], dtype=np.int64)
-    if (np.diff(rows) <= 0).any() or (np.sort(np.append(rows, failed)) != np.arange(len(rows) + len(failed))).any():
-        raise ValueError("rows are inconsistent")

@@ -62,6 +62,5 @@ def _edge_sums(batch: GraphBatch) -> Tensor:
 
 
 def _mlp(width: int) -> nn.Sequential:
-    return nn.Sequential(
-        nn.Linear(2 * width, 2 * width), nn.BatchNorm1d(2 * width), nn.ReLU(inplace=True), nn.Linear(2 * width, width)
-    )
+    double = 2 * width
+    return nn.Sequential(nn.Linear(double, double), nn.BatchNorm1d(double), nn.ReLU(True), nn.Linear(double, width))

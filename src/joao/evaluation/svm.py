@@ -147,9 +147,7 @@ def _make_kernel(x: Matrix | csr_array, kernel: Kernel, standardise: bool) -> Ke
         gram = normalised_gram(x)
         return lambda fold: (gram[np.ix_(fold[0], fold[0])], gram[np.ix_(fold[1], fold[0])])
     if kernel != "rbf" or issparse(x):
-        raise UserError(
-            f"svm: cannot use kernel '{kernel}' on {type(x).__name__}. Use rbf on a dense array, or linear."
-        )
+        raise UserError(f"svm: cannot use kernel '{kernel}' on {type(x).__name__}. Use rbf on dense arrays, or linear.")
     return partial(_rbf_kernels, x, standardise)
 
 

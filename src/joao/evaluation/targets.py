@@ -238,9 +238,7 @@ def select_tasks(dataset: Dataset, tasks: Sequence[str] = ()) -> Dataset:
     targets = dataset.targets[:, [dataset.target_names.index(name) for name in names]]
     labelled = np.flatnonzero(~np.isnan(targets).all(axis=1))
     if not len(labelled):
-        raise UserError(
-            f"{dataset.name}: no graph has a label for {join_names(names)}. Add labels or choose other tasks."
-        )
+        raise UserError(f"{dataset.name}: no graph has a label for {join_names(names)}. Add labels or choose others.")
     dataset = dataset if len(labelled) == len(dataset) else dataset.subset(labelled)
     return replace(dataset, targets=targets[labelled], target_names=names)
 

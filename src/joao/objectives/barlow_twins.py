@@ -42,9 +42,7 @@ class BarlowTwins(PairObjective):
     def __call__(self, first: Tensor, second: Tensor) -> Tensor:
         size, width = first.shape[-2:]
         if size < 2:
-            raise UserError(
-                "BarlowTwins: a batch of one graph has no correlations. Use batches of at least two graphs."
-            )
+            raise UserError("BarlowTwins: a batch of one graph has no correlations. Use batches of two or more graphs.")
         correlation = _standardise(full_precision(first)).mT @ _standardise(full_precision(second)) / size
         identity = torch.eye(width, dtype=correlation.dtype, device=correlation.device)
         weights = identity + self.redundancy * (1 - identity)

@@ -48,9 +48,7 @@ class Given(Policy):
         self.probabilities = uniform_table(size)
         if table is not None:
             if len(table) != size or any(len(row) != size for row in table):
-                raise UserError(
-                    f"policy: 'table' must have {size} rows of {size} numbers, one per augmentation of the pool."
-                )
+                raise UserError(f"policy: 'table' must have {size} rows of {size} numbers, one per augmentation.")
             shares = torch.tensor(table, dtype=torch.float64)
             if not bool((shares >= 0).all()) or not 0 < float(shares.sum()) < float("inf"):
                 raise UserError("policy: 'table' must have finite numbers of at least 0, and a sum above 0.")

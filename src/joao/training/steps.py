@@ -47,9 +47,7 @@ def _augment(batch: GraphBatch, augmentation: Augmentation, generator: torch.Gen
     result = augmentation(batch, generator)
     name = type(augmentation).__name__
     if not isinstance(result, GraphBatch):
-        raise UserError(
-            f"augmentation {name}: returned {short_repr(result)}. Return a batch: dataclasses.replace(batch, ...)."
-        )
+        raise UserError(f"augmentation {name}: returned {short_repr(result)}. Use dataclasses.replace(batch, ...).")
     before, after = ((each.num_graphs, each.x.shape[1]) for each in (batch, result))
     if before != after:
         raise UserError(
