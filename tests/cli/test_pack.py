@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from joao.runs.folder import Run
-from tests.cli.conftest import assert_refused
+from tests.cli.conftest import assert_noted, assert_refused
 from tests.messages import assert_mentions
 
 TABLE = "name,smiles,toxic\n" + "".join(
@@ -104,6 +104,21 @@ def test_commands_load_shards_into_memory(joao, labelled):
     assert len(Path("p.csv").read_text().splitlines()) == 25
     assert joao("pack", "store", "--out", "one.safetensors").code == 0
     assert json.loads(joao("data", "one.safetensors", "--json").out)["classes"] == {"0": 12, "1": 12}
+
+
+def test_a_run_on_several_shards_finds_its_graphs_again(joao, labelled):
+    assert joao("pack", labelled, "--out", "store", "--shard-graphs", 10).code == 0
+    small = ("--device", "cpu", "--epochs", 1, "--set", "encoder.width=4")
+    assert joao("pretrain", "store", "--out", "run", *small).code == 0
+    assert joao("evaluate", "run", "--folds", 2).code == 0
+    protocol = json.loads(Path("run/evaluation.json").read_text())["protocol"]
+    assert protocol["pre-training"].startswith("transductive")
+    reported = joao("report", "run")
+    assert (reported.code, reported.err) == (0, "")
+    assert joao("pack", labelled, labelled, "--out", "other", "--shard-graphs", 10).code == 0
+    Path("store").rename("old")
+    Path("other").rename("store")
+    assert_noted(joao("report", "run"), "joao: note: run: ")  # other graphs
 
 
 @pytest.mark.parametrize(

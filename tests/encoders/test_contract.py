@@ -171,7 +171,7 @@ PADDED = [(kind, {}) for kind in ENCODERS.values() if issubclass(kind, PaddedEnc
 
 @pytest.mark.parametrize(("kind", "options"), [*PADDED, (ResGcn, {"residual": True})])
 def test_padded_views_match_plain_batches(kind, options, mutag, generator, as_atoms):
-    store = replace(mutag, edge_attr=None)
+    store = mutag if kind.uses_edge_attr else replace(mutag, edge_attr=None)
     if kind.takes_atoms:
         atoms = as_atoms(mutag.batch(torch.arange(188)))
         store = replace(mutag, x=atoms.x, edge_attr=atoms.edge_attr)
@@ -183,7 +183,7 @@ def test_padded_views_match_plain_batches(kind, options, mutag, generator, as_at
     results = []
     for padded in (True, False):
         with temporary_seed(0, "weights"):
-            encoder = kind(store.num_features, 2 if kind.takes_atoms else 0, width=6, **options).double()
+            encoder = kind(store.num_features, store.num_edge_features, width=6, **options).double()
         embeddings = (
             encoder.encode_padded(stack_views(views)) if padded else torch.stack([encoder(v.compact()) for v in views])
         )

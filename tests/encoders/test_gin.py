@@ -1,11 +1,12 @@
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
-from torch_geometric.nn import GINConv, global_add_pool
+from torch_geometric.nn import GINConv, GINEConv, global_add_pool
 
-from joao.encoders import Gin
+from joao.encoders import Gin, Gine
 from joao.encoders.base import sum_nodes
 from joao.encoders.layers import add_neighbours, adjacency
 
@@ -112,3 +113,29 @@ def test_layers_start_xavier_uniform_with_zero_bias():
             bound = (6 / (layer.in_features + layer.out_features)) ** 0.5
             assert not layer.bias.any()
             assert 0.99 * bound < layer.weight.abs().max() <= bound
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_gine_is_that_of_torch_geometric(make_batch, shapes, columns, generator):
+    batch = make_batch([*shapes.values()], with_attributes=True)
+    attr = torch.randn(batch.num_edges, columns, dtype=torch.float64, generator=generator())
+    batch = replace(batch, x=torch.sin(batch.x).double(), edge_attr=attr)
+    encoder = Gine(batch.x.shape[1], columns, width=5, layers=2).double().eval()
+    x, pooled = batch.x, []
+    for edges, mlp, norm in zip(encoder.edges, encoder.mlps, encoder.norms, strict=True):
+        convolution = GINEConv(copy.deepcopy(mlp), edge_dim=columns).double()
+        convolution.nn.load_state_dict(mlp.state_dict())  # the constructor draws new weights
+        convolution.lin.weight.data, convolution.lin.bias.data = edges.weight[:, :-1], edges.weight[:, -1]
+        x = norm(convolution(x, batch.edge_index, attr))
+        pooled.append(global_add_pool(x, batch.graph_of_node, batch.num_graphs))
+    torch.testing.assert_close(encoder(batch), torch.cat(pooled, dim=1))
+
+
+def test_gine_without_edge_attributes_has_messages_of_the_neighbour_alone(batch):
+    encoder = Gine(batch.x.shape[1], width=5, layers=1).eval()
+    bias = encoder.edges[0].weight[:, 0]
+    summed = [row.clone() for row in batch.x]
+    for u, v in batch.edge_index.T.tolist():
+        summed[v] += (batch.x[u] + bias).clamp(min=0)
+    expected = encoder.norms[0](encoder.mlps[0](torch.stack(summed)))
+    torch.testing.assert_close(encoder.encode_nodes(batch), expected)

@@ -1,18 +1,27 @@
-"""What estimators show and keep while they train: progress, logging, Ctrl-C; and the seeds that they accept."""
+"""What estimators show, keep and say: progress, logging, Ctrl-C, ignored edge attributes; seeds and devices."""
 
 import os
 import signal
+import warnings
 from dataclasses import dataclass
+from functools import partial
 
+import networkx as nx
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
+from torch import nn
+from torch_geometric.nn import ChebConv, EdgeConv, GATConv, GINEConv, global_add_pool
+from torch_geometric.transforms import NormalizeFeatures
 
 import joao
 from joao.augmentations import Augmentation, Identity
 from joao.core import progress
 from joao.data.synthetic import random_graphs
 from joao.runs import pretraining
+from joao.training.device import make_fabric, pick_device
+from joao.training.distributed.launch import ProcessLayout
 from tests.messages import assert_mentions, notice, refused
 
 GRAPHS = random_graphs(40, mean_nodes=6, num_classes=2, seed=0)
@@ -161,3 +170,115 @@ def test_random_state_of_numpy(make):
 def test_random_state_of_another_type_is_refused():
     with refused("seed", "'three'"):
         joao.JOAO(random_state="three").fit(GRAPHS)
+
+
+def weighted(factor):
+    graphs = [nx.cycle_graph(size) for size in range(4, 16)]
+    for graph in graphs:
+        nx.set_edge_attributes(graph, {edge: factor * (1 + sum(edge) % 3) for edge in graph.edges}, "weight")
+    return graphs
+
+
+def test_ignored_edge_attributes_are_mentioned_and_gine_uses_them():
+    with notice("gin", "1 column", "gine"):
+        ignoring = joao.JOAO(**OPTIONS).fit(weighted(1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", joao.JoaoNotice)
+        using = joao.JOAO(encoder="gine", **OPTIONS).fit(weighted(1))
+        joao.JOAO(**OPTIONS).fit([nx.path_graph(3), nx.cycle_graph(4)])  # nothing to ignore
+    change = [np.abs(each.transform(weighted(1)) - each.transform(weighted(100))).max() for each in (ignoring, using)]
+    assert change[0] == 0
+    assert change[1] > 1
+
+
+def test_gine_on_padded_batches_has_the_loss_of_plain_ones():
+    options = {"encoder": "gine", "augmentations": ["identity"], "epochs": 1, "batch_size": 12, "device": "cpu"}
+    plain, padded = (joao.JOAO("uniform", **options, fast=fast).fit(weighted(1)) for fast in (False, True))
+    assert padded.trained_.info.fast
+    assert padded.history_[0].loss == pytest.approx(plain.history_[0].loss, rel=1e-5)
+
+
+class SumOfColumns(nn.Module):
+    """Needs the number of features, which is not known before fit."""
+
+    def __init__(self, num_features, num_edge_features, width=4):
+        super().__init__()
+        self.sizes = num_features, num_edge_features
+        self.linear = nn.Linear(num_features, width)
+
+    def forward(self, x, batch, batch_size):
+        return global_add_pool(self.linear(x), batch, batch_size)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "columns"),
+    [
+        (SumOfColumns, 4),
+        (partial(SumOfColumns, width=3), 3),
+        (GINEConv, 96),
+        ({"convolution": GINEConv, "width": 8}, 24),
+        ({"convolution": "GINEConv", "layers": 2}, 64),
+        ({"convolution": EdgeConv, "width": 8}, 24),
+        ({"convolution": lambda before, after: GATConv(before, after, edge_dim=1), "width": 8}, 24),
+    ],
+)
+def test_sizes_of_encoders_are_inferred(encoder, columns, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", joao.JoaoNotice)
+        model = joao.JOAO(encoder=encoder, **OPTIONS).fit(weighted(1))
+    rows = model.transform(weighted(1))
+    assert rows.shape == (12, columns)
+    model.save(tmp_path / "run")
+    is_custom = "encoder" in model.trained_.info.own
+    again = joao.JOAO.load(tmp_path / "run", encoder=encoder if is_custom else None)
+    assert np.array_equal(again.transform(weighted(1)), rows)
+    assert repr(clone(model).encoder) == repr(encoder)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "values"),
+    [
+        (lambda size: None, ["features", "2"]),
+        (lambda nodes, edges: 3, ["3", "module"]),
+        ({"convolution": "GINConv", "width": "wide"}, ["width", "'wide'"]),
+        ({"convolution": ChebConv}, ["ChebConv", "'K'"]),
+        (3, ["encoder", "3"]),
+    ],
+)
+def test_wrong_encoders(encoder, values):
+    with refused(*values):
+        joao.JOAO(encoder=encoder, **OPTIONS).fit(GRAPHS)
+
+
+@pytest.mark.parametrize(
+    ("augmentations", "values"),
+    [
+        ([NormalizeFeatures()], ["augmentations[0]", "joao.Augmentation", "NormalizeFeatures", "custom-augmentations"]),
+        ([Identity(), 3], ["augmentations[1]", "joao.Augmentation", "3"]),
+        (["identity", Identity()], ["'identity'"]),
+        (7, ["augmentations", "7"]),
+        (Identity(), ["augmentations", "Identity"]),
+    ],
+)
+def test_objects_that_are_no_augmentations(augmentations, values):
+    with refused(*values):
+        joao.JOAO(augmentations=augmentations, **OPTIONS).fit(GRAPHS)
+
+
+def test_devices(monkeypatch):
+    with refused("mps", "cpu"):
+        pick_device("mps")
+    for name in ("cuda:x", "cuda:", "cpu:1", "gpu", 3):
+        with refused("auto", "cpu", "cuda:1", name):
+            pick_device(name)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert pick_device("cuda:1") == torch.device("cuda", 1)
+    assert pick_device("auto") == pick_device("cuda") == torch.device("cuda")
+    with refused("cuda:2", "2 GPUs"):
+        pick_device("cuda:2")
+    with refused("cuda:1", "2 processes"):
+        make_fabric("cuda:1", "32-true", ProcessLayout(devices=2))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with refused("cuda:1", "GPU"):
+        pick_device("cuda:1")

@@ -89,7 +89,7 @@ def finetune(
     dataset = inputs.read_data(source, data_root, output, columns)
     if not in_header:
         names = _task_names(tasks, task, dataset.target_names)
-    if dataset.fingerprint in trained.info.finetuned_on and not from_scratch:
+    if dataset.has_fingerprint(*trained.info.finetuned_on) and not from_scratch:
         output.notice(f"{run}: was fine-tuned on these labels before, including those of the validation graphs.")
     inputs.warn_unknown_labels(trained.info.features, dataset, output)
     with claim_folder(out), output.progress("fine-tuning", epochs) as bar:
@@ -239,7 +239,7 @@ def predict(
     else:
         result |= {"blank": len(dataset.failures), "scores": scores}
         output.say(f"{out}: {graphs}, {quantity(len(finetuned.tasks), 'tasks')}{inputs.blank_rows(dataset)}.")
-    seen_in_training = dataset.fingerprint in finetuned.trained.info.finetuned_on
+    seen_in_training = dataset.has_fingerprint(*finetuned.trained.info.finetuned_on)
     output.result({**result, "fine_tuned_on": seen_in_training})
     if scores is not None:
         optimistic = " Optimistic: the model was fine-tuned on these graphs." if seen_in_training else ""

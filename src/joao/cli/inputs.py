@@ -34,7 +34,7 @@ IdColumn = Annotated[
 Tasks = Annotated[
     list[str] | None, Option("--task", metavar="COLUMN", help="Label column of a table (default: all numeric columns).")
 ]
-Device = Annotated[str, Option(help="auto (a GPU if available), cpu or cuda.")]
+Device = Annotated[str, Option(help="auto (a GPU if available), cpu, cuda or one GPU such as cuda:1.")]
 Precision = Annotated[str, Option(help=PRECISION_HELP)]
 Fast = Annotated[
     bool | None,

@@ -44,6 +44,7 @@ def train(
                 folder=folder,
                 devices=process.devices,
                 num_nodes=process.num_nodes,
+                on_notice=output.notice,
                 should_stop=lambda: bool(stop),
                 **callbacks,
                 **options,

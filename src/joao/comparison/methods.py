@@ -147,7 +147,7 @@ def score_seeds(task: Task) -> Iterator[SeedScore]:
     is separate. Deterministic methods are computed once, and every seed has their time and memory.
     """
     classes, parts = require_classes(task.dataset), task.method.split("+")
-    device = "cpu" if all(part in BASELINES for part in parts) else pick_device(task.device).type
+    device = "cpu" if all(part in BASELINES for part in parts) else str(pick_device(task.device))
     kernels: list[Kernel] = ["linear" if part in BASELINES and BASELINES[part].kernel else "rbf" for part in parts]
     rows: list[Rows] = []
     cost: dict[str, Any] = {}
@@ -165,7 +165,7 @@ def score_seeds(task: Task) -> Iterator[SeedScore]:
             num_folds=task.num_folds,
             groups=task.groups,
             jobs=task.jobs,
-            device=pick_device(task.device).type,  # the same scorer for all methods
+            device=str(pick_device(task.device)),  # the same scorer for all methods
             kernel=kernels[0] if len(parts) == 1 else "mean",
         )
         (partition,) = scores.to_json()["partitions"]

@@ -75,7 +75,7 @@ def compare(
         partitions: number of partitions into folds; seed s of a method is scored on partition s.
         folds: folds per partition.
         epochs: epochs of pre-training; None: default.
-        device: device of pre-training: ``auto``, ``cpu`` or ``cuda``.
+        device: device of pre-training: ``auto``, ``cpu``, ``cuda`` or one GPU such as ``cuda:1``.
         jobs: cores to use, with one process per method; None: compute everything in this process. A script that sets it
             must guard its code by ``if __name__ == "__main__":``.
         twins_together: whether indistinguishable graphs stay in the same fold, see

@@ -10,7 +10,7 @@ from torch import nn
 
 from joao.augmentations import AUGMENTATIONS, AttributeMask, Augmentation
 from joao.config.recipe import Recipe, pool_name
-from joao.core.errors import UserError, one_line
+from joao.core.errors import UserError, one_line, short_repr
 from joao.core.graphs import Store
 from joao.core.memory import Budget
 from joao.core.randomness import temporary_seed
@@ -33,12 +33,15 @@ class Method:
     policy: Policy
 
 
+EncoderFactory = Callable[[int, int], nn.Module]  # makes a module for these numbers of node and edge features
+
+
 @dataclass(frozen=True)
 class CustomParts:
     """The user's objects, which replace the parts of the same kind in the recipe."""
 
     augmentations: Mapping[str, Augmentation] | None = None
-    encoder: nn.Module | None = None
+    encoder: nn.Module | EncoderFactory | None = None
     objective: Objective | None = None
 
     def describe(self) -> dict[str, str]:
@@ -79,7 +82,7 @@ def build_objective(recipe: Recipe, custom: CustomParts) -> Objective:
     return OBJECTIVES[recipe.objective.name](**recipe.objective.options)
 
 
-def build_encoder(recipe: Recipe, store: Store, custom: nn.Module | None = None) -> Encoder:
+def build_encoder(recipe: Recipe, store: Store, custom: nn.Module | EncoderFactory | None = None) -> Encoder:
     """Build only the encoder of :func:`build_method`, with the same weights."""
     with temporary_seed(recipe.training.seed, "weights"):
         return _new_encoder(recipe, store, custom)
@@ -111,11 +114,22 @@ def count_weights(recipe: Recipe, store: Store, num_augmentations: int = 0) -> i
     return count + sum(int(value.numel()) for part in parts for value in part.state_dict().values())
 
 
-def _new_encoder(recipe: Recipe, store: Store, custom: nn.Module | None) -> Encoder:
+def _new_encoder(recipe: Recipe, store: Store, custom: nn.Module | EncoderFactory | None) -> Encoder:
     if custom is None:
         kind: Callable[..., Encoder] = ENCODERS[recipe.encoder.name]
         return kind(store.num_features, store.num_edge_features, **recipe.encoder.options)
-    custom = copy.deepcopy(custom)
+    if isinstance(custom, nn.Module):
+        custom = copy.deepcopy(custom)
+    else:
+        try:
+            made = custom(store.num_features, store.num_edge_features)
+        except TypeError as error:
+            raise UserError(
+                f"encoder: {short_repr(custom)} must take the numbers of node and edge features ({one_line(error)})."
+            ) from error
+        if not isinstance(made, nn.Module):
+            raise UserError(f"encoder: {short_repr(custom)} must return a torch module, got {short_repr(made)}.")
+        custom = made
     example = torch.arange(min(len(store), 4))
     return custom if isinstance(custom, Encoder) else ModuleEncoder(custom, store.batch(example))
 

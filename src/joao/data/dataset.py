@@ -173,6 +173,15 @@ class Dataset:
         return digest.hexdigest()[:16]
 
     @cached_property
+    def store_fingerprint(self) -> str:
+        """Fingerprint of the store of shards from which these graphs were loaded; otherwise that of the graphs."""
+        return self.fingerprint
+
+    def has_fingerprint(self, *known: str) -> bool:
+        """Whether these graphs, or the store of shards that they are all graphs of, have one of these fingerprints."""
+        return self.fingerprint in known or self.store_fingerprint in known
+
+    @cached_property
     def label_values(self) -> tuple[tuple[int | str, ...], ...] | None:
         """Sorted values of each column of node labels; None without labels."""
         labels = self.node_labels

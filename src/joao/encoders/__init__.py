@@ -6,6 +6,7 @@ from joao.encoders.base import NodeEncoder as NodeEncoder
 from joao.encoders.convolutions import Convolutions as Convolutions
 from joao.encoders.edge_gin import EdgeGin as EdgeGin
 from joao.encoders.gin import Gin as Gin
+from joao.encoders.gin import Gine as Gine
 from joao.encoders.molecule_gin import MoleculeGin as MoleculeGin
 from joao.encoders.ogb import OgbGin as OgbGin
 from joao.encoders.ogb import OgbMoleculeGin as OgbMoleculeGin

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from joao.core.errors import UserError, one_line, suggest
 from joao.core.graphs import GraphBatch
 from joao.encoders.base import Encoder, LayeredEncoder
+from joao.encoders.gin import make_mlp
 
 ARGUMENTS = ("x", "edge_index", "edge_attr", "edge_weight", "batch", "batch_size")
 
@@ -67,7 +68,7 @@ class ModuleEncoder(Encoder):
         return cast(Tensor, self.module(**{name: values[name] for name in self.arguments}))
 
 
-BY_HAND = "In Python, pass Convolutions a function that builds it."
+BY_HAND = "In Python, pass a function that takes the numbers of input and output columns and builds it."
 
 
 @final
@@ -79,9 +80,9 @@ class Convolutions(LayeredEncoder):
     passed as ``edge_weight``.
 
     Args:
-        convolution: a name in :mod:`torch_geometric.nn`, such as ``"GATConv"``, that needs only the numbers of input
-            and output columns, or a function that takes these and returns a module called with ``x`` and
-            ``edge_index``.
+        convolution: a class of :mod:`torch_geometric.nn` or its name, such as ``"GATConv"``, that needs only the
+            numbers of input and output columns, and a network ``nn`` if that is a constructor argument (``GINEConv``);
+            or a function that takes these numbers and returns a module called with ``x`` and ``edge_index``.
 
     >>> import networkx
     >>> from joao.data import batch_of
@@ -101,10 +102,11 @@ class Convolutions(LayeredEncoder):
         readout: str = "sum",
     ) -> None:
         super().__init__(num_features, width, layers, readout)
+        convolution = geometric_name(convolution)
+        named = isinstance(convolution, str)
         make = _convolution_factory(convolution, num_edge_features) if isinstance(convolution, str) else convolution
         widths = [num_features] + [width] * layers
         self.convolutions = nn.ModuleList(make(before, width) for before in widths[:-1])
-        named = isinstance(convolution, str)
         self.edge_arguments = [_edge_argument(each, num_edge_features, named) for each in self.convolutions]
         self.uses_edge_attr = any(self.edge_arguments)
         self.norms = nn.ModuleList(nn.BatchNorm1d(width) for _ in range(layers))
@@ -118,6 +120,12 @@ class Convolutions(LayeredEncoder):
             yield x
 
 
+def geometric_name(convolution: Any) -> Any:
+    """The name of a convolution class of torch-geometric; anything else is returned."""
+    is_known = isinstance(convolution, type) and convolution.__module__.startswith("torch_geometric.nn.conv.")
+    return convolution.__name__ if is_known else convolution
+
+
 def _convolution_factory(name: str, num_edge_features: int) -> Callable[[int, int], nn.Module]:
     import torch_geometric.nn.conv as conv
 
@@ -128,15 +136,28 @@ def _convolution_factory(name: str, num_edge_features: int) -> Callable[[int, in
     parameters = inspect.signature(kind.__init__).parameters
     options = {"edge_dim": num_edge_features} if "edge_dim" in parameters and num_edge_features else {}
 
+    has_network = "nn" in parameters and parameters["nn"].default is inspect.Parameter.empty
+
     def make(before: int, after: int) -> nn.Module:
-        try:
-            module: nn.Module = kind(before, after, **options)
-            found = _output_shape(module, before, num_edge_features)
-        except Exception as error:  # a convolution with other arguments may raise anything
-            raise UserError(f"Convolutions: {name} needs further arguments ({one_line(error)}). {BY_HAND}") from error
-        if found != (2, after):
-            raise UserError(f"Convolutions: {name} returned shape {found} instead of {(2, after)}. {BY_HAND}")
-        return module
+        sizes = (before, after) if not has_network or "in_channels" in parameters else ()
+        networks: list[dict[str, Any]] = [{}]
+        if has_network:  # of a sum over neighbours, or of a node and one neighbour side by side
+            networks = [{"nn": make_mlp(inputs, after)} for inputs in (before, 2 * before)]
+        problem: Exception | None = None
+        for network in networks:
+            try:
+                module: nn.Module = kind(*sizes, **network, **options)
+                found = _output_shape(module, before, num_edge_features)
+            except Exception as error:  # a convolution with other arguments may raise anything
+                problem = problem or error
+                continue
+            if found == (2, after):
+                return module
+            problem = UserError(f"Convolutions: {name} returned shape {found} instead of {(2, after)}. {BY_HAND}")
+        if isinstance(problem, UserError):
+            raise problem
+        fix = f"The graphs have no edge attributes. {BY_HAND}" if "edge_dim" in parameters and not options else BY_HAND
+        raise UserError(f"Convolutions: {name} needs further arguments ({one_line(problem)}). {fix}") from problem
 
     return make
 

@@ -7,8 +7,15 @@ from torch import Tensor, nn
 from joao.core.graphs import GraphBatch
 from joao.core.padded import PaddedViews
 from joao.encoders.base import LayeredEncoder, PaddedEncoder
-from joao.encoders.layers import add_neighbours, adjacency, diffusion, update_running_statistics
-from joao.kernels.layers import GinWeights, gin_layer
+from joao.encoders.layers import (
+    Moments,
+    add_neighbours,
+    adjacency,
+    diffusion,
+    normalise_views,
+    update_running_statistics,
+)
+from joao.kernels.layers import GinWeights, gin_layer, graph_sum
 
 
 @final
@@ -39,7 +46,7 @@ class Gin(LayeredEncoder, PaddedEncoder):
     ) -> None:
         super().__init__(num_features, width, layers, readout)
         widths = [num_features] + [width] * layers
-        self.mlps = nn.ModuleList(_mlp(before, width) for before in widths[:-1])
+        self.mlps = nn.ModuleList(make_mlp(before, width) for before in widths[:-1])
         self.norms = nn.ModuleList(nn.BatchNorm1d(width) for _ in range(layers))
 
     def encode_layers(self, batch: GraphBatch) -> Iterator[Tensor]:
@@ -60,7 +67,64 @@ class Gin(LayeredEncoder, PaddedEncoder):
         return torch.cat([layer.pooled for layer in layers], dim=2)
 
 
-def _mlp(num_inputs: int, width: int) -> nn.Sequential:
+@final
+class Gine(LayeredEncoder, PaddedEncoder):
+    r"""The network ``gin`` with edge attributes or weights :math:`e_{uv}`, known as GINE.
+
+    Layer by layer,
+
+    .. math::
+        x_v \leftarrow \mathrm{BN}\Big(\mathrm{ReLU}\big(\mathrm{MLP}(
+        x_v + \sum_{u \sim v} \mathrm{ReLU}(x_u + W e_{uv} + b))\big)\Big)
+
+    with a matrix :math:`W` and a vector :math:`b` for each layer. Everything else is as in :class:`Gin`.
+    """
+
+    def __init__(
+        self, num_features: int, num_edge_features: int = 0, width: int = 32, layers: int = 3, readout: str = "sum"
+    ) -> None:
+        super().__init__(num_features, width, layers, readout)
+        widths = [num_features] + [width] * layers
+        # One more column of ones, for b: graphs may have no edge attributes.
+        self.edges = nn.ModuleList(nn.Linear(num_edge_features + 1, before, bias=False) for before in widths[:-1])
+        self.mlps = nn.ModuleList(make_mlp(before, width) for before in widths[:-1])
+        self.norms = nn.ModuleList(nn.BatchNorm1d(width) for _ in range(layers))
+
+    def encode_layers(self, batch: GraphBatch) -> Iterator[Tensor]:
+        x, attr = batch.x, _with_ones(batch.edge_attr, batch.x[batch.source, :1])
+        for edges, mlp, norm in zip(self.edges, self.mlps, self.norms, strict=True):
+            messages = torch.relu(x[batch.source] + edges(attr))
+            x = norm(mlp(x + torch.zeros_like(x).index_add(0, batch.target, messages.to(x.dtype))))
+            yield x
+
+    def encode_padded(self, views: PaddedViews) -> Tensor:
+        num_views, num_nodes, _ = views.x.shape
+        # Nodes are numbered through all views, so that one index_add is enough.
+        every_view = num_nodes * torch.arange(num_views, device=views.x.device).unsqueeze(1)
+        source, target = ((ends + every_view).flatten() for ends in (views.source, views.target))
+        x = (views.x * views.keep.unsqueeze(-1)).flatten(0, 1)
+        # An edge from a node that is not kept sends nothing, and neither does padding, which starts at such a node.
+        is_edge = views.keep.flatten().index_select(0, source).unsqueeze(1).to(x.dtype)
+        attr = _with_ones(None if views.edge_attr is None else views.edge_attr.flatten(0, 1), is_edge)
+        pooled, norms, moments = list[Tensor](), cast(Sequence[nn.BatchNorm1d], self.norms), list[Moments]()
+        for edges, mlp, norm in zip(self.edges, self.mlps, norms, strict=True):
+            messages = torch.relu(x.index_select(0, source) + edges(attr)) * is_edge
+            hidden = mlp(x + torch.zeros_like(x).index_add(0, target, messages.to(x.dtype)))
+            y = normalise_views(hidden.unflatten(0, (num_views, num_nodes)), views.keep, norm, moments)
+            pooled.append(graph_sum(y, views))
+            x = y.flatten(0, 1)
+        update_running_statistics(norms, views.keep, moments)
+        return torch.cat(pooled, dim=2)
+
+
+def _with_ones(attr: Tensor | None, like: Tensor) -> Tensor:
+    """Edge attributes ``(E, k)`` and a column of ones of the shape and type of ``like`` ``(E, 1)``."""
+    ones = torch.ones_like(like)
+    return ones if attr is None else torch.cat([attr.to(like.dtype), ones], dim=1)
+
+
+def make_mlp(num_inputs: int, width: int) -> nn.Sequential:
+    """Two linear layers, each followed by ReLU, initialised Xavier-uniform with zero bias."""
     layers = [nn.Linear(num_inputs, width), nn.Linear(width, width)]
     for layer in layers:
         nn.init.xavier_uniform_(layer.weight)

@@ -91,7 +91,7 @@ class FinetunedEstimator(GraphEstimator):
             dataset = self._set_labels(dataset, y)
         seed = check_value(draw_seed(self.random_state), int, f"{name}: random_state")
         start = self._start(dataset, seed)
-        if dataset.fingerprint in start.info.finetuned_on:
+        if dataset.has_fingerprint(*start.info.finetuned_on):
             warn_user(
                 f"{dataset.name}: the encoder was already fine-tuned on these labels, including the validation graphs."
             )

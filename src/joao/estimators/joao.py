@@ -8,6 +8,7 @@ import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -18,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from joao.augmentations import Augmentation
-from joao.config.builder import CustomParts
+from joao.config.builder import CustomParts, EncoderFactory
 from joao.config.recipe import METHODS, Recipe, make_recipe
 from joao.core.errors import Interrupted, UserError, short_repr
 from joao.core.estimator import GraphEstimator, draw_seed, stop_on_interrupt
@@ -26,7 +27,8 @@ from joao.core.pair_table import PairTable
 from joao.core.progress import Progress
 from joao.core.registry import snake_case
 from joao.data.sources import as_shards, read_graphs, warn_about_unknown_labels, warn_user
-from joao.encoders import ENCODERS, Encoder
+from joao.encoders import ENCODERS, Convolutions
+from joao.encoders.convolutions import geometric_name
 from joao.objectives import Objective
 from joao.policies import POLICIES
 from joao.runs.logs import Logger, show_training
@@ -49,8 +51,10 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
         strength: strength of augmentations without one of their own.
         strengths: several strengths, each a separate member of the pool: a list, or a dictionary of prior weights;
             None: default of the method.
-        encoder: a name in :data:`joao.encoders.ENCODERS`, a table of name and options, or a module, which is copied;
-            None: ``gin``, or ``molecule_gin`` for molecules.
+        encoder: a name in :data:`joao.encoders.ENCODERS`, a table of name and options, a convolution class of
+            torch-geometric, a module, which is copied, or a class or function that makes a module from the numbers of
+            node and edge features; None: ``gin``, or ``molecule_gin`` for molecules. ``gine`` is ``gin`` with edge
+            attributes or weights.
         objective: a name in :data:`joao.objectives.OBJECTIVES`, a table of name and options, or an object; None:
             default of the method. Methods with two views take any :class:`joao.objectives.PairObjective`.
         policy: a name in :data:`joao.policies.POLICIES` or a table; None: default of the method.
@@ -86,7 +90,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
         augmentations: Sequence[str | Mapping[str, Any] | Augmentation] | None = None,
         strength: float = 0.2,
         strengths: Sequence[float] | Mapping[float, float] | None = None,
-        encoder: str | Mapping[str, Any] | nn.Module | None = None,
+        encoder: str | Mapping[str, Any] | nn.Module | EncoderFactory | None = None,
         objective: str | Mapping[str, Any] | Objective | None = None,
         policy: str | Mapping[str, Any] | None = None,
         gamma: float | None = None,
@@ -139,7 +143,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
             return self
         custom = CustomParts(
             augmentations=self._custom_augmentations(),
-            encoder=self.encoder if isinstance(self.encoder, nn.Module) else None,
+            encoder=_custom_encoder(self.encoder),
             objective=self.objective if isinstance(self.objective, Objective) else None,
         )
         shown = Progress.from_verbose(self.verbose, "JOAO")
@@ -157,6 +161,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
                     fast=self.fast,
                     loggers=self.loggers or (),
                     custom=custom,
+                    on_notice=warn_user,
                     should_stop=lambda: bool(stop),
                     **callbacks,
                 )
@@ -229,12 +234,18 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
         self._fitted().save(Path(folder))
 
     @classmethod
-    def load(cls, folder: str | Path, *, encoder: nn.Module | None = None, device: str = "auto") -> Self:
-        """Load a fitted transformer from a run folder; a run with a custom encoder needs ``encoder``.
+    def load(
+        cls,
+        folder: str | Path,
+        *,
+        encoder: Mapping[str, Any] | nn.Module | EncoderFactory | None = None,
+        device: str = "auto",
+    ) -> Self:
+        """Load a fitted transformer from a run folder; a run with a custom encoder needs it as ``encoder``.
 
         It is frozen, see :meth:`fit`.
         """
-        trained = load_run(Path(folder), device=device, encoder=encoder)
+        trained = load_run(Path(folder), device=device, encoder=_custom_encoder(encoder))
         recipe = trained.recipe
         loaded = cls(
             _find_method(recipe),
@@ -298,7 +309,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
         given = {
             "augmentations": None if are_custom else self.augmentations,
             "strengths": [] if are_custom else self.strengths,
-            "encoder": _placeholder_encoder(self.encoder) if isinstance(self.encoder, nn.Module) else self.encoder,
+            "encoder": _encoder_table(self.encoder),
             "objective": None if isinstance(self.objective, Objective) else self.objective,
             "preset": self.preset,
         }
@@ -330,13 +341,23 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
 
     def _custom_augmentations(self) -> dict[str, Augmentation] | None:
         """Return the pool by name if its members are objects, else None."""
-        if not any(isinstance(member, Augmentation) for member in self.augmentations or ()):
+        members = self.augmentations if isinstance(self.augmentations, list | tuple) else ()
+        for number, member in enumerate(members):
+            if not isinstance(member, str | Mapping | type | Augmentation):
+                is_transform = type(member).__module__.startswith("torch_geometric.")
+                fix = "docs/custom-augmentations.md wraps a torch-geometric transform." if is_transform else ""
+                raise UserError(
+                    f"JOAO: augmentations[{number}]: expected a name, a table with a name, or an instance of a class "
+                    f"derived from joao.Augmentation, got {short_repr(member)}. {fix}".rstrip()
+                )
+        if not any(isinstance(member, Augmentation) for member in members):
             return None
         pool: dict[str, Augmentation] = {}
-        for member in self.augmentations or ():
+        for member in members:
             if not isinstance(member, Augmentation):
                 raise UserError(
-                    f"JOAO: augmentations: expected only names or only objects, got {short_repr(member)} among objects."
+                    f"JOAO: augmentations: names and objects cannot be combined, got {short_repr(member)} among "
+                    "objects. Use an instance of its class in joao.augmentations."
                 )
             name = snake_case(type(member).__name__)
             name = name if name not in pool else repr(member)
@@ -355,10 +376,23 @@ def fast_parameter(is_fast: bool, machine: Mapping[str, Any]) -> bool | None:
     return None if is_fast == (machine.get("device") == "cuda") else is_fast
 
 
-def _placeholder_encoder(own: nn.Module) -> str:
-    """Name an encoder with the same input as a custom module, to stand in for it in the recipe."""
-    codes = own.codes if isinstance(own, Encoder) else None
-    return next((name for name, kind in ENCODERS.items() if codes and kind.codes == codes), "gin")
+def _custom_encoder(encoder: Any) -> nn.Module | EncoderFactory | None:
+    """Return a custom module, or a function that makes it; None for a name or table."""
+    if isinstance(encoder, Mapping) and callable(geometric_name(encoder.get("convolution"))):
+        return partial(Convolutions, **{name: value for name, value in encoder.items() if name != "name"})
+    return encoder if callable(geometric_name(encoder)) else None
+
+
+def _encoder_table(encoder: Any) -> Any:
+    """The encoder in a recipe: a custom one is replaced by the name of one with the same input."""
+    if _custom_encoder(encoder) is not None:
+        codes = getattr(encoder, "codes", None)
+        return next((name for name, kind in ENCODERS.items() if codes and kind.codes == codes), "gin")
+    if isinstance(encoder, type):  # of torch-geometric
+        encoder = {"convolution": encoder}
+    if isinstance(encoder, Mapping) and "convolution" in encoder:
+        return {"name": "convolutions", **encoder, "convolution": geometric_name(encoder["convolution"])}
+    return encoder
 
 
 def _find_method(recipe: Recipe) -> str:

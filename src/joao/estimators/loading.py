@@ -17,7 +17,7 @@ def load(model: str | Path, *, device: str = "auto") -> JOAO | JOAOClassifier | 
 
     Args:
         model: path of the folder or file, or the name of a model that comes with the package.
-        device: ``auto`` (a GPU if there is one), ``cpu`` or ``cuda``.
+        device: ``auto`` (a GPU if there is one), ``cpu``, ``cuda`` or one GPU such as ``cuda:1``.
 
     Returns:
         A :class:`joao.JOAO` for a pre-trained encoder. For a fine-tuned model, a :class:`joao.JOAORegressor` if it

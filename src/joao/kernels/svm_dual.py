@@ -14,7 +14,7 @@ MAX_ROWS = 16_384  # a program of the Triton form holds all rows of its machine
 
 def has_fast_solver(num_rows: int, device: str) -> bool:
     """Whether the Triton form can fit machines with ``num_rows`` rows on ``device``."""
-    return device == "cuda" and num_rows <= MAX_ROWS and importlib.util.find_spec("triton") is not None
+    return device.startswith("cuda") and num_rows <= MAX_ROWS and importlib.util.find_spec("triton") is not None
 
 
 @final

@@ -284,10 +284,10 @@ def _load_graphs(
             opened = read(source, columns)
         except UserError as error:
             return None, f"The graphs of the run were not found: {error}"
-        if opened.fingerprint != trained_on.fingerprint:
-            return None, f"The data set {opened.name} has changed since the run was trained. {fix}"
     dataset = opened if isinstance(opened, Dataset) else opened.whole()
-    fingerprints = tuple(dict.fromkeys([opened.fingerprint, dataset.fingerprint]))
+    if given is None and not dataset.has_fingerprint(trained_on.fingerprint):
+        return None, f"The data set {dataset.name} has changed since the run was trained. {fix}"
+    fingerprints = tuple(dict.fromkeys([dataset.store_fingerprint, dataset.fingerprint]))
     numbers = np.arange(len(dataset))
     if len(dataset) > most_graphs:
         numbers = np.sort(numpy_generator(0, "report").choice(len(dataset), most_graphs, replace=False))

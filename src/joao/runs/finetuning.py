@@ -242,7 +242,7 @@ def finetune(
         test_share: share of the graphs that are evaluated once, at the end; None: default of the split.
         seed: seed of the split, the initial weights of the linear layer and the batches.
         from_scratch: whether to start from the initial weights of the encoder instead.
-        device: ``auto`` (a GPU if there is one), ``cpu`` or ``cuda``.
+        device: ``auto`` (a GPU if there is one), ``cpu``, ``cuda`` or one GPU such as ``cuda:1``.
         precision: one of :data:`joao.training.device.PRECISIONS`.
         fast: whether to train on padded batches; None: on a GPU if the encoder supports it.
         on_epoch: called with the metrics of each epoch.

@@ -15,11 +15,13 @@ from torch import Tensor
 
 from joao.config.builder import CustomParts, build_method, build_objective, build_pool, check_input
 from joao.config.recipe import Recipe
-from joao.core.errors import Interrupted, ProcessLost, UserError, WriteError, is_out_of_memory
+from joao.core.errors import Interrupted, ProcessLost, UserError, WriteError, is_out_of_memory, quantity
 from joao.core.graphs import Store
+from joao.core.registry import snake_case
 from joao.data.dataset import Dataset
 from joao.data.features import Features, make_store
 from joao.data.shards.shards import Shards
+from joao.encoders import Encoder
 from joao.objectives import NodeObjective
 from joao.runs.folder import Run, RunInfo, claim_folder, format_epoch, lock_run, parse_epoch
 from joao.runs.logs import Logger, OnBatch, OnEpoch, check_loggers, find_logs, log_epochs
@@ -185,6 +187,7 @@ def pretrain(
     on_start: Callable[[], None] = lambda: None,
     on_epoch: OnEpoch = lambda metrics: None,
     on_batch: OnBatch | None = None,
+    on_notice: Callable[[str], None] = lambda notice: None,
     loggers: Sequence[Logger | str] = (),
     should_stop: Callable[[], bool] = lambda: False,
 ) -> TrainedEncoder:
@@ -195,7 +198,7 @@ def pretrain(
         dataset: the graphs; those in shards are never all in memory.
         folder: folder of the run to write; None writes nothing.
         resume: whether ``folder`` contains an unfinished run to resume.
-        device: ``auto`` (a GPU if there is one), ``cpu`` or ``cuda``.
+        device: ``auto`` (a GPU if there is one), ``cpu``, ``cuda`` or one GPU such as ``cuda:1``.
         precision: ``32-true``, ``tf32``, ``bf16-mixed`` or ``16-mixed``; a resumed run needs its own.
         fast: whether to train on padded batches; None: on a GPU, if the parts support it, or as a resumed run does.
         checkpoint_every: epochs between checkpoints.
@@ -208,6 +211,7 @@ def pretrain(
         on_start: called in the first process when everything is checked and training begins.
         on_epoch: called with the metrics of each epoch, in the first process.
         on_batch: called about once per second inside an epoch, in the first process.
+        on_notice: called before the first step with notices about what the encoder ignores, in the first process.
         loggers: loggers of Lightning Fabric, or ``tensorboard`` and ``csv`` for logs in ``folder``. A resumed run
             continues the logs in its folder.
         should_stop: called after every step of a training in one process. If it returns True and there is a
@@ -276,6 +280,8 @@ def pretrain(
             should_stop=should_stop,
         )
         if is_first:
+            if notice := unused_edges_notice(method.encoder, dataset.name, store):
+                on_notice(notice)
             on_start()
         with log_epochs(on_epoch, loggers, info.pool, folder) if loggers else nullcontext(on_epoch) as report:
             for epoch in checkpointer.train():
@@ -295,6 +301,17 @@ def pretrain(
         training.group.barrier()
     method.encoder.eval()
     return TrainedEncoder(recipe, info, method.encoder, weights, metrics)
+
+
+def unused_edges_notice(encoder: Encoder, name: str, store: Store) -> str:
+    """Say that ``encoder`` ignores the edge attributes of the data set ``name``; empty if it does not."""
+    if encoder.uses_edge_attr or not store.num_edge_features:
+        return ""
+    columns = quantity(store.num_edge_features, "columns")
+    return (
+        f"{name}: the encoder {snake_case(type(encoder).__name__)} ignores the edge attributes ({columns}). "
+        "The encoder gine uses them: encoder='gine', or --set encoder=gine."
+    )
 
 
 def _make_store(dataset: Dataset | Shards, features: Features) -> Store:

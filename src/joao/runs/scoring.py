@@ -97,12 +97,12 @@ def evaluate(
             standardise=standardise,
             groups=groups,
             jobs=jobs,
-            device=pick_device(device).type,
+            device=str(pick_device(device)),
             on_fold=None if on_fold is None else lambda _, accuracy: on_fold(next(folds_done), accuracy),
         )
         for name, embeddings in vectors.items()
     }
-    same_graphs = trained.info.fingerprint == dataset.fingerprint
+    same_graphs = dataset.has_fingerprint(trained.info.fingerprint)
     return {
         "protocol": {
             "name": "unsupervised",
@@ -111,7 +111,8 @@ def evaluate(
             "labels": "shuffled" if shuffle_labels else "true",
             **({} if groups is None else {"folds": TWINS_TOGETHER}),
         },
-        "data": describe_data(dataset),
+        # Shards and the same graphs in memory have different fingerprints; the report looks for that of the run.
+        "data": describe_data(dataset) | ({"fingerprint": trained.info.fingerprint} if same_graphs else {}),
         "chance": chance_level(classes),
         **{name: each.to_json() for name, each in scores.items()},
         **{f"gain over {name}": asdict(scores["run"].gain_over(scores[name])) for name in REFERENCES},

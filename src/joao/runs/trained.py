@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from joao.config.builder import build_encoder, check_input, check_memory, count_weights
+from joao.config.builder import EncoderFactory, build_encoder, check_input, check_memory, count_weights
 from joao.config.recipe import Recipe
 from joao.core.errors import UserError, one_line, suggest
 from joao.core.graphs import GraphStore, Store
@@ -119,13 +119,16 @@ class TrainedEncoder:
         return Run.create(folder, self.recipe, replace(self.info, finished=True), **files, claimed=claimed)
 
 
-def load_run(folder: Path, *, device: str = "auto", encoder: nn.Module | None = None) -> TrainedEncoder:
+def load_run(
+    folder: Path, *, device: str = "auto", encoder: nn.Module | EncoderFactory | None = None
+) -> TrainedEncoder:
     """Load a finished run from its folder or exported file.
 
     Args:
         folder: the run.
-        device: ``auto`` (a GPU if there is one), ``cpu`` or ``cuda``.
-        encoder: module of the right shape, required if the run was trained with a custom encoder.
+        device: ``auto`` (a GPU if there is one), ``cpu``, ``cuda`` or one GPU such as ``cuda:1``.
+        encoder: module of the right shape, or a function that makes it; required if the run was trained with a custom
+            encoder.
 
     >>> load_run(bundled_model_path("molecules"), device="cpu").encoder.num_dimensions
     300
@@ -160,7 +163,7 @@ def make_untrained(
         dataset: the graphs.
         features: how to compute ``x``; None: from the recipe and the graphs.
         calibrated: whether to calibrate batch normalisation on the graphs, in one pass without labels.
-        device: ``auto``, ``cpu`` or ``cuda``.
+        device: ``auto``, ``cpu``, ``cuda`` or one GPU such as ``cuda:1``.
     """
     features = features or Features.from_dataset(dataset, recipe.features, recipe.max_degree)
     store = make_store(dataset, features).to(pick_device(device))

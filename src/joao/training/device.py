@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 import torch.distributed as distributed
 
-from joao.core.errors import ProcessLost, UserError, one_line
+from joao.core.errors import ProcessLost, UserError, one_line, quantity, short_repr
 from joao.training.distributed.launch import RENDEZVOUS, ProcessLayout
 
 if TYPE_CHECKING:
@@ -50,12 +50,20 @@ def limit_threads() -> Iterator[None]:
 
 
 def pick_device(name: str) -> torch.device:
-    """Return the torch device for ``auto``, ``cpu`` or ``cuda``."""
-    if name not in ("auto", "cpu", "cuda"):
-        raise UserError(f"device: must be auto, cpu or cuda, got '{name}'.")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise UserError("device: cuda is not available, because torch finds no GPU. Use --device cpu.")
-    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+    """Return the torch device for ``auto``, ``cpu``, ``cuda`` or a certain GPU such as ``cuda:1``."""
+    if str(name).startswith("mps"):
+        raise UserError("device: mps (Apple GPUs) is not supported, because joao needs 64-bit numbers. Use cpu.")
+    kind, colon, number = str(name).partition(":")
+    if kind not in ("auto", "cpu", "cuda") or (colon and (kind != "cuda" or not number.isdecimal())):
+        raise UserError(f"device: must be auto, cpu, cuda or a GPU such as cuda:1, got {short_repr(name)}.")
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise UserError(f"device: {name} is not available, because torch finds no GPU. Use --device cpu.")
+    if number and int(number) >= torch.cuda.device_count():
+        found = quantity(torch.cuda.device_count(), "GPUs")
+        raise UserError(f"device: {name} is not available: torch finds {found}, numbered from 0.")
+    if kind == "cuda":
+        return torch.device(str(name))
+    return torch.device("cuda" if kind == "auto" and torch.cuda.is_available() else "cpu")
 
 
 def check_precision(device: str, precision: str) -> None:
@@ -80,14 +88,20 @@ def _import_lightning() -> Any:
 def make_fabric(device: str, precision: str, layout: ProcessLayout | None = None) -> Fabric:
     """Make Lightning's handle of one device; with several processes, connect to the others first."""
     check_precision(device, precision)
-    kind = pick_device(device).type
+    picked = pick_device(device)
+    kind = picked.type
     lightning = _import_lightning()
     with_precision: dict[str, Any] = {"precision": precision}
     if precision == "tf32":
         # 32-bit numbers; the factors of matrix products are rounded to TensorFloat-32, with a 10-bit mantissa.
         with_precision = {"plugins": [type("Tf32", (lightning.plugins.Precision,), {"uses_tf32": True})()]}
+    if picked.index is not None and layout is not None and layout.world_size > 1:
+        raise UserError(f"device: {device} is one GPU, but {layout.world_size} processes were requested. Use cuda.")
     if layout is None or layout.world_size == 1:
-        return cast("Fabric", lightning.Fabric(accelerator=kind, devices=1, **with_precision))
+        devices = 1 if picked.index is None else [picked.index]
+        if picked.index is not None:
+            torch.cuda.set_device(picked)  # Triton kernels and CUDA graphs run on the current device
+        return cast("Fabric", lightning.Fabric(accelerator=kind, devices=devices, **with_precision))
     if kind == "cuda" and layout.devices > torch.cuda.device_count():
         raise UserError(f"devices: {layout.devices} requested, but torch finds {torch.cuda.device_count()} GPUs.")
     # Without the DDP wrapper: :class:`joao.training.distributed.group.ProcessGroup` averages the gradients. The wrapper

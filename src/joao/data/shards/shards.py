@@ -160,7 +160,9 @@ class Shards:
     def whole(self) -> Dataset:
         """Read all graphs into memory, with labels and names, as if read from the source."""
         whole = concatenate_datasets(list(self.pieces()), self.name)
-        return _with_classes_in_order(replace(whole, notices=self.notices))
+        whole = _with_classes_in_order(replace(whole, notices=self.notices))
+        vars(whole)["store_fingerprint"] = self.fingerprint
+        return whole
 
     def labels(self) -> Dataset:
         """Read graph names, classes, tasks and failures, without nodes and edges."""
