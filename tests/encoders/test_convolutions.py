@@ -81,7 +81,7 @@ def test_probing_a_convolution_changes_neither_mode_nor_statistics():
     [
         ("GatConv", ["'GatConv'", "'GATConv'"]),
         ("Linear", ["'Linear'"]),
-        ("GINConv", ["function"]),
+        ("GINEConv", ["edge attributes", "function"]),
         ("GCN2Conv", ["edge_index", "function"]),
         ("ChebConv", ["K", "function"]),
         ("AGNNConv", ["(2, 3)", "(2, 32)", "function"]),

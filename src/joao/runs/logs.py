@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from joao.config.recipe import Recipe, pool_name
@@ -162,7 +161,7 @@ class TrainingView:
         if self.batch is not None:
             left = self.batch.seconds_left
         elif self.last is not None:
-            left = median(self._seconds) * (self.epochs - self.last.epoch)
+            left = sorted(self._seconds)[len(self._seconds) // 2] * (self.epochs - self.last.epoch)
         else:
             return "-:--:--"
         return format_seconds(left - (time.monotonic() - self._updated_at))

@@ -1,4 +1,4 @@
-"""Device, precision and threads of a training, through Lightning Fabric."""
+"""Device, precision and threads of a training; several processes and mixed precision through Lightning Fabric."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import multiprocessing
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import torch.distributed as distributed
+from torch import Tensor, nn
 
 from joao.core.errors import ProcessLost, UserError, one_line, quantity, short_repr
 from joao.training.distributed.launch import RENDEZVOUS, ProcessLayout
@@ -74,6 +76,30 @@ def check_precision(device: str, precision: str) -> None:
         raise UserError(f"precision: {precision} needs a GPU. Use bf16-mixed or 32-true on a CPU.")
 
 
+class SingleDevice:
+    """What training uses of Lightning Fabric, for one device and 32-bit numbers: importing Lightning takes a second."""
+
+    world_size, global_rank = 1, 0
+
+    def __init__(self, device: torch.device, precision: str) -> None:
+        self.device = device
+        self.strategy = SimpleNamespace(
+            precision=SimpleNamespace(precision="32-true", uses_tf32=precision == "tf32", scaler=None)
+        )
+
+    def setup(self, model: nn.Module, optimiser: torch.optim.Optimizer) -> tuple[nn.Module, torch.optim.Optimizer]:
+        """Move the model to the device."""
+        return model.to(self.device), optimiser
+
+    def backward(self, loss: Tensor) -> None:
+        """Compute gradients."""
+        loss.backward()  # type: ignore[no-untyped-call]
+
+    def autocast(self) -> AbstractContextManager[None]:
+        """Change no precision."""
+        return nullcontext()
+
+
 def _import_lightning() -> Any:
     """Import Lightning Fabric only when a training starts: it takes about a second, also for a plain ``import``."""
     try:
@@ -90,18 +116,25 @@ def make_fabric(device: str, precision: str, layout: ProcessLayout | None = None
     check_precision(device, precision)
     picked = pick_device(device)
     kind = picked.type
+    is_alone = layout is None or layout.world_size == 1
+    if picked.index is not None:
+        if layout is not None and not is_alone:
+            raise UserError(f"device: {device} is one GPU, but {layout.world_size} processes were requested. Use cuda.")
+        torch.cuda.set_device(picked)  # Triton kernels and CUDA graphs run on the current device
+    if is_alone and precision in ("32-true", "tf32"):
+        return cast(
+            "Fabric", SingleDevice(torch.device(kind, picked.index or 0) if kind == "cuda" else picked, precision)
+        )
     lightning = _import_lightning()
     with_precision: dict[str, Any] = {"precision": precision}
     if precision == "tf32":
         # 32-bit numbers; the factors of matrix products are rounded to TensorFloat-32, with a 10-bit mantissa.
         with_precision = {"plugins": [type("Tf32", (lightning.plugins.Precision,), {"uses_tf32": True})()]}
-    if picked.index is not None and layout is not None and layout.world_size > 1:
-        raise UserError(f"device: {device} is one GPU, but {layout.world_size} processes were requested. Use cuda.")
-    if layout is None or layout.world_size == 1:
-        devices = 1 if picked.index is None else [picked.index]
-        if picked.index is not None:
-            torch.cuda.set_device(picked)  # Triton kernels and CUDA graphs run on the current device
-        return cast("Fabric", lightning.Fabric(accelerator=kind, devices=devices, **with_precision))
+    if layout is None or is_alone:
+        return cast(
+            "Fabric",
+            lightning.Fabric(accelerator=kind, devices=[picked.index or 0] if kind == "cuda" else 1, **with_precision),
+        )
     if kind == "cuda" and layout.devices > torch.cuda.device_count():
         raise UserError(f"devices: {layout.devices} requested, but torch finds {torch.cuda.device_count()} GPUs.")
     # Without the DDP wrapper: :class:`joao.training.distributed.group.ProcessGroup` averages the gradients. The wrapper
