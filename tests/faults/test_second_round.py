@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import shutil
 
 import pytest
+import torch
 
+import joao
+from joao import JoaoNotice, UserError
 from joao.cli.output import Output
-from tests.faults.harness import assert_one_line, run
+from tests.faults.harness import GIGABYTE, assert_one_line, run
 from tests.faults.test_run_folders import unfinished  # noqa: F401
 
 
@@ -85,3 +89,28 @@ def test_a_killed_export_leaves_no_model_without_its_card(number, trained, tmp_p
     assert {path.name for path in tmp_path.glob("model*")} == ({"model.md"} if number == 2 else set())
     assert run(*arguments).code == 0
     assert (tmp_path / "model.md").exists()
+
+
+@pytest.mark.parametrize("name", ["run.json", "recipe.toml", "metrics.jsonl"])
+def test_a_sparse_file_does_not_fill_the_memory(name, trained, graphs, tmp_path):
+    """A file of a run that takes no room on the disk, nor in an archive, and claims 3 GB."""
+    shutil.copytree(trained, tmp_path / "run")
+    os.truncate(tmp_path / "run" / name, 3 * GIGABYTE)
+    ended = run("embed", "run", graphs, "--out", "out.csv")
+    assert_one_line(ended)
+    assert name in ended.err
+    assert ended.peak < GIGABYTE // 4
+
+
+def test_errors_and_notices_are_one_line_without_control_characters():
+    for kind in (UserError, JoaoNotice):
+        message = str(kind("unknown name '\x1b[2J\njoao: all is well'"))
+        assert message.isprintable()
+        assert r"'\x1b[2J\njoao" in message
+        assert str(pickle.loads(pickle.dumps(kind(message)))) == message
+
+
+@pytest.mark.parametrize("given", [3, 1.5, True, torch.tensor(1), object()])
+def test_augmentations_that_are_no_list_are_refused(given):
+    with pytest.raises(UserError, match="augmentations"):
+        joao.JOAO(augmentations=given, epochs=1).fit(["CCO", "CC"])

@@ -5,7 +5,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 
-class UserError(ValueError):
+class _OneLine(Exception):
+    """An exception with a message of one line without control characters, whatever names and values it quotes."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(escape_control(str(message), kept=""))
+
+
+class UserError(_OneLine, ValueError):
     """Invalid input. The message is one line: place, problem, value, fix.
 
     The command line prints it after ``joao:`` and exits with code 2.
@@ -37,7 +44,7 @@ class ProcessLost(Exception):
     """One of several processes died. The message says what is kept; the command line exits with code 1."""
 
 
-class JoaoNotice(UserWarning):
+class JoaoNotice(_OneLine, UserWarning):
     """A change to the input that the user should know about, such as making edges undirected.
 
     >>> import joao, networkx, warnings

@@ -33,9 +33,14 @@ def open_regular(path: Path) -> BufferedReader:
     return stream
 
 
-def read_regular(path: Path) -> bytes:
-    """Read a whole file, see :func:`open_regular`."""
+MOST_TEXT = 1 << 28  # bytes of a file of text that is read as a whole; a sparse file may claim more than the disk has
+
+
+def read_regular(path: Path, most: int | None = MOST_TEXT) -> bytes:
+    """Read a whole file, see :func:`open_regular`; one with more than ``most`` bytes raises an ``OSError``, too."""
     with open_regular(path) as stream:
+        if most is not None and os.fstat(stream.fileno()).st_size > most:
+            raise OSError(errno.EFBIG, f"larger than {most >> 20} MB")
         return stream.read()
 
 

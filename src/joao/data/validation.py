@@ -62,6 +62,8 @@ def make_dataset(
             raise UserError(f"{name}: {len(rows)} rows of {what} for {first_node[-1]} nodes.")
     if edge_attr is not None and len(edge_attr) != len(edges[0]):
         raise UserError(f"{name}: {len(edge_attr)} rows of edge attributes for {len(edges[0])} edges.")
+    given = (node_labels, node_attributes, edge_attr)
+    node_labels, node_attributes, edge_attr = (None if rows is None or 0 in rows.shape[1:] else rows for rows in given)
     labels = None if node_labels is None else _to_categories(name, node_labels)
     attributes = None if node_attributes is None else _check_finite(name, "node attribute", node_attributes)
     attr = None if edge_attr is None else _check_finite(name, "edge attribute", edge_attr)
@@ -247,7 +249,7 @@ def check_dataset(dataset: Dataset) -> None:
         if array is None:
             continue
         is_known = array.dtype.isnative and array.dtype.kind in kinds and array.dtype not in (np.float16, np.float64)
-        if not is_known or array.ndim != num_axes or len(array) != lengths[of]:
+        if not is_known or array.ndim != num_axes or len(array) != lengths[of] or 0 in array.shape[1:]:
             raise ValueError(f"{name} has a wrong type or shape")
     if any(texts and len(texts) != len(dataset) for texts in (dataset.graph_names, dataset.smiles)):
         raise ValueError("the numbers of graphs, names and SMILES differ")

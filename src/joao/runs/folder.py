@@ -113,7 +113,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
 def read_tensors(path: Path, checked: bool = False) -> dict[str, Tensor]:
     """Read tensors and verify their checksum; without one, the file is accepted unless it must be ``checked``."""
     try:
-        content = read_regular(path)
+        content = read_regular(path, most=None)
         tensors: dict[str, Tensor] = load(content)
         # The file starts with the size of its JSON header in 8 bytes.
         header = parse_json(content[8 : 8 + int.from_bytes(content[:8], "little")])

@@ -43,6 +43,12 @@ def test_several_columns_become_attributes(x):
     assert dataset.node_attributes.tolist() == torch.eye(3).tolist()
 
 
+def test_a_table_without_columns_is_no_table():
+    found = read([path(2, x=torch.ones(2, 0), edge_attr=torch.ones(2, 0))] * 2)
+    assert found.node_attributes is None
+    assert found.edge_attr is None
+
+
 def test_edge_attributes_follow_their_edges():
     pair = torch.tensor([[0, 2, 1], [1, 1, 0]])
     graph = Data(
@@ -129,6 +135,17 @@ def test_data_sets_slices_and_subsets_are_read_in_order():
             ("graphs[0]", "edge_index", "torch.float32"),
         ),
         ([path(2), Data()], ("graphs[1]", "num_nodes", "edge_index")),
+        ([path(2, x=torch.ones(2, 1, device="meta"))], ("graphs[0]", " x")),
+        (
+            [Data(edge_index=torch.zeros(2, 1, dtype=int, device="meta"), num_nodes=2)],
+            ("graphs[0]", "edge_index", "meta"),
+        ),
+        (
+            [Data(edge_index=torch.zeros(2, 1, dtype=int).to_sparse(), num_nodes=2)],
+            ("graphs[0]", "edge_index", "torch.sparse_coo"),
+        ),
+        ([Data(num_nodes=2.5)], ("graphs[0]", "num_nodes", 2.5)),
+        ([Data(num_nodes=10**30)], ("graphs[0]", "num_nodes", 10**30)),
         ([Data(num_nodes=0)], ("graphs", 0)),
         ([Data(adj_t=torch.eye(2), num_nodes=2)], ("graphs[0]", "edge_index")),
         ([HeteroData()], ("graphs[0]", "HeteroData")),

@@ -36,6 +36,14 @@ def test_infinite_numbers_are_refused(name, value, tmp_path):
         joao.read(path)
 
 
+@pytest.mark.parametrize("name", ROWS)
+def test_tables_without_columns_are_refused(name, tmp_path):
+    numbers = np.zeros((ROWS[name], 0), dtype=np.float32)
+    path = write_packed(tmp_path / "numbers.safetensors", {**three_graphs(), name: numbers})
+    with refused("numbers.safetensors", name):
+        joao.read(path)
+
+
 def test_finite_numbers_are_read(tmp_path):
     for name in ROWS:
         assert len(joao.read(_with_numbers(tmp_path / f"{name}.safetensors", name, 0.5))) == 3

@@ -8,13 +8,14 @@ For example, two molecules of carbon monoxide with atomic numbers as labels::
 
 import warnings
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from joao.core.errors import UserError
+from joao.core.errors import UserError, short_repr
 from joao.core.graphs import GraphBatch
 from joao.data.dataset import Array, Dataset
 from joao.data.validation import make_dataset, parse_label
@@ -66,6 +67,9 @@ def _sizes(graphs: Sequence[Any], name: str, notices: list[str]) -> Tensor:
         sizes = [graph.num_nodes for graph in graphs]
     if None in sizes:
         raise UserError(f"{name}[{sizes.index(None)}]: has no x, num_nodes or edge_index. Set num_nodes.")
+    for index, size in enumerate(sizes):
+        if not isinstance(size, Integral | Tensor) or not 0 <= int(size) < 1 << 63 or int(size) != size:
+            raise UserError(f"{name}[{index}]: num_nodes must be a non-negative integer, got {short_repr(size)}.")
     if guesses:
         notices.append(f"{name}: graphs have neither x nor num_nodes; numbers of nodes were inferred from the edges.")
     return torch.tensor([int(size) for size in sizes], dtype=torch.long)
@@ -85,6 +89,8 @@ def _edges(graphs: Sequence[Any], name: str, sizes: Tensor) -> list[Tensor]:
             raise UserError(f"{name}[{index}]: edge_index must be a tensor of shape (2, edges), got {shape}.")
         if pair.numel() and (pair.is_floating_point() or pair.is_complex() or pair.dtype == torch.bool):
             raise UserError(f"{name}[{index}]: edge_index must contain integers, got {pair.dtype}.")
+        if pair.is_meta or pair.layout != torch.strided:
+            raise UserError(f"{name}[{index}]: edge_index must be a dense tensor, got {pair.device}, {pair.layout}.")
         pair = pair.as_subclass(Tensor).detach().cpu().long()
         if pair.numel() and (int(pair.min()) < 0 or int(pair.max()) >= size):
             wrong = int(pair[(pair < 0) | (pair >= size)][0])
@@ -119,9 +125,10 @@ def _table(value: Any, place: str, rows: int) -> Tensor:
     """Convert to a tensor ``(rows, columns)`` on the CPU."""
     try:
         table = torch.as_tensor(value).detach().cpu()
+        table = table.to_dense() if table.layout != torch.strided else table
+        _array(table[:0])  # raises an error for quantised numbers
     except (TypeError, ValueError, RuntimeError):
-        raise UserError(f"{place} must be a tensor, got {type(value).__name__}.") from None
-    table = table.to_dense() if table.layout != torch.strided else table
+        raise UserError(f"{place} must be a tensor of numbers, got {type(value).__name__}.") from None
     if table.ndim not in (1, 2) or table.shape[0] != rows or table.is_complex():
         raise UserError(f"{place} must be a tensor of real numbers with {rows} rows, got {tuple(table.shape)}.")
     return table.reshape(rows, -1)
