@@ -111,6 +111,7 @@ def test_errors_and_notices_are_one_line_without_control_characters():
 
 
 @pytest.mark.parametrize("given", [3, 1.5, True, torch.tensor(1), object()])
-def test_augmentations_that_are_no_list_are_refused(given):
-    with pytest.raises(UserError, match="augmentations"):
-        joao.JOAO(augmentations=given, epochs=1).fit(["CCO", "CC"])
+@pytest.mark.parametrize("name", ["augmentations", "training"])
+def test_parameters_that_are_neither_list_nor_table_are_refused(name, given):
+    with pytest.raises(UserError, match=name):
+        joao.JOAO(**{name: given}).fit(["CCO", "CC"])

@@ -313,6 +313,8 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
             "objective": None if isinstance(self.objective, Objective) else self.objective,
             "preset": self.preset,
         }
+        if not isinstance(self.training, Mapping | None):
+            raise UserError(f"JOAO: training: expected a table of settings, got {short_repr(self.training)}.")
         return make_recipe(
             {
                 "method": self.method,
