@@ -16,7 +16,7 @@ LAYERS = (
     {"core": "graph batches, padded batches, randomness, errors, registry, files, processes, provenance"},
     {
         "data": "data set, validation, features, sources, cache; formats, molecules, shards",
-        "kernels": "operations on padded batches: a plain torch form that defines each, and a Triton form",
+        "kernels": "compiled operations beside the plain torch form that defines each: Triton (GPU) and C++ (CPU)",
     },
     {
         "augmentations": "views of a graph",
@@ -30,7 +30,7 @@ LAYERS = (
         "config": "recipes, overrides, and the objects built from them",
         "evaluation": "folds, splits, SVM, targets, statistics",
     },
-    {"training": "Algorithm 1, fine-tuning, checkpoints; fast (padded batches), distributed (several processes)"},
+    {"training": "Algorithm 1, fine-tuning, checkpoints; fast (compiled, padded), distributed (several processes)"},
     {"runs": "run folders: pre-train, fine-tune, load, score, log, model card"},
     {
         "estimators": "JOAO, JOAOClassifier, JOAORegressor, load",

@@ -40,7 +40,8 @@ Fast = Annotated[
     bool | None,
     Option(
         "--fast/--plain",
-        help="Train with or without padded batches and fused kernels (default: --fast on a GPU if supported).",
+        help="Train with or without the compiled core (pre-training on a CPU) or padded batches (GPU); default: --fast "
+        "if supported.",
     ),
 ]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Print errors only.")]

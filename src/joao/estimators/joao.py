@@ -29,6 +29,7 @@ from joao.core.registry import snake_case
 from joao.data.sources import as_shards, read_graphs, warn_about_unknown_labels, warn_user
 from joao.encoders import ENCODERS, Convolutions
 from joao.encoders.convolutions import geometric_name
+from joao.kernels.native import load_library
 from joao.objectives import Objective
 from joao.policies import POLICIES
 from joao.runs.logs import Logger, show_training
@@ -69,7 +70,8 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
         random_state: random seed, or a numpy ``RandomState`` or ``Generator`` to draw one from; None draws one.
         device: ``auto``, ``cpu``, ``cuda`` or a certain GPU such as ``cuda:1``.
         precision: ``32-true`` or ``bf16-mixed``; on a GPU also ``tf32`` or ``16-mixed``.
-        fast: False disables padded batches, which a GPU uses by default if all parts support them.
+        fast: False disables padded batches on a GPU and the compiled core on a CPU, which are used by default if all
+            parts support them.
         loggers: loggers of Lightning Fabric, which receive the metrics of every epoch.
         verbose: 1 shows progress on standard error: a bar in a terminal or notebook, a line every ten seconds
             elsewhere. Python's logger ``joao`` gets every epoch in any case, at level INFO.
@@ -265,7 +267,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
             random_state=recipe.training.seed,
             device=device,
             precision=trained.info.precision,
-            fast=fast_parameter(trained.info.fast, trained.info.machine),
+            fast=fast_parameter(trained.info.fast, trained.info.machine, on_cpu=load_library() is not None),
         )
         loaded.trained_ = trained
         loaded._loaded_with = loaded.get_params(deep=False)
@@ -369,13 +371,15 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
         return pool
 
 
-def fast_parameter(is_fast: bool, machine: Mapping[str, Any]) -> bool | None:
+def fast_parameter(is_fast: bool, machine: Mapping[str, Any], on_cpu: bool = False) -> bool | None:
     """Return the parameter ``fast`` that reproduces the path of a training; None if it is the device's default.
+
+    ``on_cpu`` says whether the fast path is the default on a CPU.
 
     >>> fast_parameter(False, {"device": "cuda"}), fast_parameter(False, {"device": "cpu"})
     (False, None)
     """
-    return None if is_fast == (machine.get("device") == "cuda") else is_fast
+    return None if is_fast == (on_cpu or machine.get("device") == "cuda") else is_fast
 
 
 def _custom_encoder(encoder: Any) -> nn.Module | EncoderFactory | None:

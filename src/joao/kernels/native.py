@@ -7,13 +7,24 @@ from __future__ import annotations
 
 import ctypes
 import os
+import weakref
+from collections.abc import Sequence
+from ctypes import POINTER, byref, c_double, c_int32, c_int64, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
 
 from joao.core.errors import UserError
+from joao.core.graphs import GraphBatch, GraphStore
 
 FOLDER = Path(__file__).parent / "_native"
 LEVELS = ("baseline", "avx2", "avx512")
+KINDS = ("identity", "node_drop", "subgraph", "attribute_mask", "edge_perturb")
+SPARSE = 0.25  # the share of numbers of x that are not 0 up to which its rows are stored as lists
 
 
 def load_library() -> ctypes.CDLL | None:
@@ -48,6 +59,150 @@ def describe() -> str:
 @cache
 def _open(level: str) -> ctypes.CDLL | None:
     try:
-        return ctypes.CDLL(str(FOLDER / f"{level}.so"))
+        library = ctypes.CDLL(str(FOLDER / f"{level}.so"))
     except OSError:  # not built, or built for another system
         return None
+    library.joao_open.restype = c_void_p
+    for name in ("joao_close", "joao_view_size", "joao_view_copy"):
+        getattr(library, name).restype = None
+    return library
+
+
+class _Graphs(ctypes.Structure):
+    _fields_ = (
+        *(
+            (name, c_void_p)
+            for name in ("first_node", "first_edge", "source", "first_value", "column", "value", "dense")
+        ),
+        ("features", c_int64),
+    )
+
+
+class AugmentationSpec(ctypes.Structure):
+    """An augmentation: its index in :data:`KINDS`, ``drop_only`` or whether to fill with the mean, and its shares."""
+
+    _fields_ = (("kind", c_int32), ("option", c_int32), ("strength", c_double), ("keep", c_double))
+
+
+class Network(ctypes.Structure):
+    """Weights and options of a training; see ``train.cpp``."""
+
+    _fields_ = (
+        ("layers", c_int64),
+        ("width", c_int64),
+        ("encoder", c_void_p),
+        ("heads", c_void_p),
+        *((name, c_double) for name in ("eps", "momentum", "temperature")),
+        ("positive_in_denominator", c_int32),
+        ("symmetric", c_int32),
+    )
+
+
+def pointers(tensors: Sequence[Tensor]) -> Any:
+    """An array of the addresses of contiguous float32 tensors, which must outlive it."""
+    for each in tensors:
+        assert (each.dtype, each.is_contiguous(), each.device.type) == (torch.float32, True, "cpu")
+    return (c_void_p * len(tensors))(*(each.data_ptr() for each in tensors))
+
+
+class CompiledCore:
+    """Steps of a pre-training on the graphs of ``store``, on a CPU; see ``train.cpp``.
+
+    Args:
+        library: from :func:`load_library`.
+        store: its edge attributes are not used.
+    """
+
+    def __init__(self, library: ctypes.CDLL, store: GraphStore) -> None:
+        self.library, self.num_features = library, store.num_features
+        nodes, edges = store.first_node.numpy().astype(np.int64), store.first_edge.numpy().astype(np.int64)
+        target = store.target.numpy() + np.repeat(nodes[:-1], np.diff(edges))
+        degrees = np.bincount(target, minlength=nodes[-1])
+        arrays = {
+            "first_node": nodes,
+            "first_edge": np.concatenate([[0], np.cumsum(degrees)]),
+            "source": store.source.numpy().astype(np.int32),
+        }
+        x = store.x.numpy()
+        if np.count_nonzero(x) <= SPARSE * x.size or x.shape[1] == 1:
+            row, column = np.nonzero(x)
+            arrays["first_value"] = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(x)))])
+            arrays |= {"column": column.astype(np.int32), "value": x[row, column].astype(np.float32)}
+        else:
+            arrays["dense"] = np.ascontiguousarray(x, dtype=np.float32)
+        self._arrays = arrays  # kept alive
+        self.graphs = _Graphs(**{name: each.ctypes.data for name, each in arrays.items()}, features=x.shape[1])
+        self._handle = c_void_p(library.joao_open())
+        if not self._handle:
+            raise MemoryError
+        self._close = weakref.finalize(self, library.joao_close, self._handle)
+
+    def train(
+        self,
+        graphs: Tensor,
+        augmentations: Sequence[AugmentationSpec],
+        seed: int,
+        network: Network,
+        gradients: Any,
+        head_gradients: Any,
+        threads: int,
+    ) -> float:
+        """Write the gradients of one batch ``(B,)`` under a pair of augmentations; returns the loss.
+
+        ``gradients`` and ``head_gradients`` are :func:`pointers`, as in ``train.cpp``.
+        """
+        loss = c_double()
+        both = (AugmentationSpec * 2)(*augmentations)
+        self._check(
+            self.library.joao_train(
+                *(self._handle, byref(self.graphs), *_indices(graphs), both, c_uint64(seed), byref(network)),
+                *(gradients, head_gradients, threads, byref(loss)),
+            )
+        )
+        return loss.value
+
+    def measure(
+        self, graphs: Tensor, pool: Sequence[AugmentationSpec], seed: int, network: Network, threads: int
+    ) -> Tensor:
+        """Return the ``(K, K)`` losses of one batch under all pairs."""
+        size = len(pool)
+        table = torch.empty(size, size, dtype=torch.float64)
+        all_of_them = (AugmentationSpec * size)(*pool)
+        self._check(
+            self.library.joao_measure(
+                *(self._handle, byref(self.graphs), *_indices(graphs), all_of_them, c_int64(size), c_uint64(seed)),
+                *(byref(network), threads, c_void_p(table.data_ptr())),
+            )
+        )
+        return table
+
+    def draw(self, graphs: Tensor, augmentation: AugmentationSpec, seed: int, number: int = 0) -> GraphBatch:
+        """Draw a view as a step or measurement with ``seed`` does that draws it as number ``number``."""
+        arguments = *_indices(graphs), byref(augmentation), c_uint64(seed), c_uint64(number)
+        self._check(self.library.joao_draw(self._handle, 0, byref(self.graphs), *arguments))
+        nodes, edges = c_int64(), c_int64()
+        self.library.joao_view_size(self._handle, 0, byref(nodes), byref(edges))
+        row, graph_of_node = torch.empty(2, nodes.value, dtype=torch.long)
+        source, target = torch.empty(2, edges.value, dtype=torch.long)
+        replaced = torch.empty(nodes.value, self.num_features)
+        outputs = [c_void_p(each.data_ptr()) for each in (row, source, target, graph_of_node, replaced)]
+        self.library.joao_view_copy(self._handle, 0, c_int64(graphs.numel()), c_int64(self.num_features), *outputs)
+        x = torch.where(row.unsqueeze(1) < 0, replaced[(-1 - row).clamp(min=0)], self._x()[row.clamp(min=0)])
+        return GraphBatch(x, source, target, graph_of_node, graphs.numel())
+
+    def _x(self) -> Tensor:
+        if "dense" in self._arrays:
+            return torch.from_numpy(self._arrays["dense"])
+        first, column, value = (torch.from_numpy(self._arrays[name]) for name in ("first_value", "column", "value"))
+        x = torch.zeros(len(first) - 1, self.num_features)
+        x[torch.repeat_interleave(first.diff()), column.long()] = value
+        return x
+
+    def _check(self, code: int) -> None:
+        if code:
+            raise MemoryError("the compiled core ran out of memory" if code == 1 else "no second thread")
+
+
+def _indices(graphs: Tensor) -> tuple[Any, Any]:
+    assert (graphs.dtype, graphs.is_contiguous()) == (torch.long, True)
+    return ctypes.cast(graphs.data_ptr(), POINTER(c_int64)), c_int64(graphs.numel())

@@ -328,7 +328,7 @@ def _facts(run: ReportedRun) -> list[tuple[str, str]]:
         ("features", f"{info.features.rule}, {info.num_features} per node, {info.num_edge_features} per edge"),
         ("seed", str(run.run.recipe.training.seed)),
         ("time", f"{seconds:,.1f} s for {epochs} epoch{'s' if epochs != 1 else ''} of pre-training"),
-        ("precision", f"{info.precision}, {'fast' if info.fast else 'plain'} path"),
+        ("precision", f"{info.precision}, {info.compiled or ('fast' if info.fast else 'plain')} path"),
         ("command", info.command),
         ("versions", ", ".join(f"{name} {version}" for name, version in info.versions.items())),
         ("machine", ", ".join(f"{name}: {value}" for name, value in info.machine.items())),

@@ -140,7 +140,8 @@ class RunInfo:
         codes: for molecules, the version of the codes of atoms and bonds; 0 for other graphs.
         featuriser: for molecules, a description of the program that converted SMILES to graphs.
         versions, machine, command: see :mod:`joao.core.provenance`.
-        precision, fast: precision of the training, and whether it used padded batches.
+        precision, fast: precision of the training, and whether it used padded batches or the compiled core.
+        compiled: level of instructions of the compiled core (:mod:`joao.kernels.native`), or empty.
         devices, num_nodes: processes per machine and number of machines.
         own: custom objects that replaced parts of the recipe: their description by kind.
         partial: whether training was interrupted in its last epoch, whose metrics then cover a part of the graphs.
@@ -161,6 +162,7 @@ class RunInfo:
     command: str = ""
     precision: str = "32-true"
     fast: bool = False
+    compiled: str = ""
     devices: int = 1
     num_nodes: int = 1
     own: Mapping[str, str] = field(default_factory=dict)

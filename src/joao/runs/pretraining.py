@@ -22,6 +22,7 @@ from joao.data.dataset import Dataset
 from joao.data.features import Features, make_store
 from joao.data.shards.shards import Shards
 from joao.encoders import Encoder
+from joao.kernels.native import native_level
 from joao.objectives import NodeObjective
 from joao.runs.folder import Run, RunInfo, claim_folder, format_epoch, lock_run, parse_epoch
 from joao.runs.logs import Logger, OnBatch, OnEpoch, check_loggers, find_logs, log_epochs
@@ -200,7 +201,8 @@ def pretrain(
         resume: whether ``folder`` contains an unfinished run to resume.
         device: ``auto`` (a GPU if there is one), ``cpu``, ``cuda`` or one GPU such as ``cuda:1``.
         precision: ``32-true``, ``tf32``, ``bf16-mixed`` or ``16-mixed``; a resumed run needs its own.
-        fast: whether to train on padded batches; None: on a GPU, if the parts support it, or as a resumed run does.
+        fast: whether to train in the compiled core (CPU) or on padded batches (GPU); None: if the parts support it, or
+            as a resumed run does.
         checkpoint_every: epochs between checkpoints.
         checkpoint_minutes: maximum time between checkpoints, also inside an epoch.
         custom: objects that replace parts of the recipe.
@@ -235,9 +237,11 @@ def pretrain(
         check_loggers(loggers, folder)
     custom = custom or CustomParts()
     run = Run.open(folder) if folder is not None and resume else None
+    compiled: bool | None = None
     if run is not None:
         loggers = list(dict.fromkeys([*loggers, *find_logs(run.folder)]))
         fast = run.info.fast if fast is None else fast
+        compiled = bool(run.info.compiled)
         _check_same(run, recipe, dataset, custom, fast, precision)
     default = (1, 1) if run is None else (run.info.devices, run.info.num_nodes)
     layout = find_process_layout(devices, num_nodes, default)
@@ -258,12 +262,13 @@ def pretrain(
     check_input(method.encoder, features, method.augmentations.values())
     if fabric.world_size > 1:
         _check_same_data(dataset, fabric)
-    training = Pretraining(store, method, recipe.training, fabric, fast)
+    training = Pretraining(store, method, recipe.training, fabric, fast, compiled)
     info = replace(
         run_info(dataset, features, store, fabric.device),
         pool=tuple(method.augmentations),
         precision=precision,
         fast=training.is_fast,
+        compiled=native_level() if training.is_compiled else "",
         devices=layout.devices,
         num_nodes=layout.num_nodes,
         own=custom.describe(),

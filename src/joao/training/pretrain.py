@@ -28,6 +28,7 @@ from joao.policies import POLICIES
 from joao.training.device import make_fabric, matmul_precision
 from joao.training.distributed.group import DistributedSteps, ProcessGroup, synced_batch_norms
 from joao.training.fast.batches import choose_fast_path
+from joao.training.fast.compiled import CompiledSteps, find_compiled_obstacle
 from joao.training.fast.steps import PaddedSteps, find_fast_obstacle
 from joao.training.metrics import EpochMetrics
 from joao.training.model import BatchSampler, ContrastiveModel, MomentumModel, NodeModel
@@ -74,17 +75,27 @@ class Pretraining:
         schedule: see :class:`Schedule`.
         fabric: Lightning's device, precision and processes. With several processes each trains on its shard of every
             batch, and all have the same losses, weights and policy (docs/scaling.md).
-        fast: whether to train on padded batches (:mod:`joao.training.fast.steps`); None: on a GPU, if possible.
+        fast: whether to train in the compiled core (:mod:`joao.training.fast.compiled`) on a CPU, and on padded batches
+            (:mod:`joao.training.fast.steps`) on a GPU, or on a CPU without the core; None: if possible, but never on
+            padded batches on a CPU.
+        compiled: False never uses the compiled core, and True requires it: to resume a run as it was started.
 
     Attributes:
-        is_fast: whether it trains on padded batches.
+        is_fast: whether it trains in the compiled core or on padded batches.
+        is_compiled: whether it trains in the compiled core.
         group: the processes; None if there is one.
     """
 
     group: ProcessGroup | None = None
 
     def __init__(
-        self, store: Store, method: Method, schedule: Schedule, fabric: Fabric | None = None, fast: bool | None = None
+        self,
+        store: Store,
+        method: Method,
+        schedule: Schedule,
+        fabric: Fabric | None = None,
+        fast: bool | None = None,
+        compiled: bool | None = None,
     ) -> None:
         if len(store) < 2:
             raise UserError("pre-training compares graphs with each other: it needs at least two graphs, got one.")
@@ -98,10 +109,13 @@ class Pretraining:
             check_multiprocess(method.objective, fast)
             self.group = ProcessGroup(self.fabric.global_rank, self.fabric.world_size)
         self.sampler = BatchSampler(len(store), schedule.batch_size, store.block)
-        self.is_fast = False
-        if fast or (fast is None and on_gpu):
-            obstacle = find_fast_obstacle(self.store, method, self.pool, schedule.pair_per, self.fabric)
-            self.is_fast = choose_fast_path("training", fast, obstacle)
+        parts = self.store, method, self.pool, schedule.pair_per, self.fabric
+        obstacle = find_compiled_obstacle(*parts)
+        if compiled and obstacle:
+            raise UserError(f"training: was started in the compiled core, but {obstacle}. Start a new run.")
+        self.is_fast = self.is_compiled = fast is not False and compiled is not False and not obstacle
+        if not self.is_compiled and (fast or (fast is None and on_gpu)):
+            self.is_fast = choose_fast_path("training", fast, find_fast_obstacle(*parts))
         model = self._make_model()
         optimiser = torch.optim.Adam(
             model.parameters(), lr=schedule.learning_rate, fused=True, capturable=on_gpu and self.is_fast
@@ -157,6 +171,8 @@ class Pretraining:
         if self.group is not None:
             return DistributedSteps(*shared, self.group)
         steps = PairSteps(*shared)
+        if self.is_compiled:
+            return CompiledSteps(steps, self.method, optimiser)
         return PaddedSteps(steps, self.method, optimiser) if self.is_fast else steps
 
     def run(self, after_step: Callable[[], None] = lambda: None) -> Iterator[EpochMetrics]:
