@@ -7,7 +7,10 @@ import os
 import select
 import shutil
 import subprocess
+import sys
+import tempfile
 import time
+from pathlib import Path
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PATIENCE = 60
@@ -137,3 +140,32 @@ class Page:
             self._process.wait()
         os.close(self._write)
         os.close(self._read)
+
+
+def draw_documentation(report, picture):
+    """Draw the picture of the documentation: a wide overview in light colours, and a narrow map in dark ones."""
+    from PIL import Image
+
+    with tempfile.TemporaryDirectory() as folder:
+        page = Page(folder)
+        page.call("Emulation.setScrollbarsHidden", hidden=True)
+        parts = []
+        for tab, width, scheme in (("overview", 1150, "light"), ("map", 420, "dark")):
+            page.scheme(scheme)
+            page.open(report, width, 640)
+            page.ask(f"document.getElementById('tab-{tab}').click()")
+            if tab == "map":
+                page.ask("document.querySelector('.points').focus()")
+                page.press("ArrowRight", 39)  # the graph in the middle
+            parts.append(Path(folder) / f"{tab}.png")
+            page.picture(parts[-1])
+        page.close()
+        wide, narrow = map(Image.open, parts)
+        both = Image.new("RGB", (wide.width + 12 + narrow.width, wide.height), "white")
+        both.paste(wide, (0, 0))
+        both.paste(narrow, (wide.width + 12, 0))
+        both.save(picture, optimize=True)
+
+
+if __name__ == "__main__":  # joao report runs/mutag && python -m tests.report.chromium report.html docs/report.png
+    draw_documentation(*map(Path, sys.argv[1:]))

@@ -73,11 +73,8 @@ class RunText:
         record = run.score
         self.name, self.data, self.method, self.recipe = run.name, run.data, _title(run), run.run.recipe.toml()
         self.status, self.hint, self.pairs, self.facts = _status(run), _hint(run), _top_pairs(run), _facts(run)
-        self.headline, self.gain, self.missing = (
-            _finetuned_headline(run),
-            None if record is None else gain_over_untrained(record),
-            _missing(run),
-        )
+        self.headline, self.missing = _finetuned_headline(run), _missing(run)
+        self.gain = None if record is None else gain_over_untrained(record)
         self.bars: tuple[Bar, ...] = ()
         self.parts = [] if run.finetuned is None else _finetuned_scores(run.finetuned)
         if record is not None:
@@ -122,11 +119,12 @@ def verdicts(runs: Sequence[ReportedRun]) -> list[Sentence]:
     for run in runs:
         headline = _finetuned_headline(run)
         if headline is not None:
-            name = "" if len(runs) == 1 else f"{run.name}: "
-            found.append(Sentence(f"{name}fine-tuned on {run.data}: {headline.figure}", f"{headline.unit}."))
+            start = "Fine-tuned" if len(runs) == 1 else f"{run.name}: fine-tuned"
+            found.append(Sentence(f"{start} on {run.data}: {headline.figure}", f"{headline.unit}."))
     if not found:
-        found.append(Sentence("No verdict yet.", "No run on this page has a score."))
-    return [Sentence(f"{one[0].upper()}{one[1:]}", two) for one, two in found]
+        why = _hint(runs[0]) if len(runs) == 1 else "No run on this page has a score."
+        found.append(Sentence("No verdict.", why))
+    return found
 
 
 def check_replaceable(path: Path) -> None:
