@@ -83,16 +83,16 @@ def _show(record: Mapping[str, Any], output: Output) -> None:
     for setting in record["settings"]:
         output.say(tables.setting_line(setting))
         for workload in setting["workloads"]:
-            output.say()
+            output.say("")
             output.say(tables.workload_line(workload))
             output.table(tables.ROWS_HEADER, tables.row_lines(workload))
-            output.say("\n".join(tables.ratio_lines(workload, setting["machine"])))
+            output.say(*tables.ratio_lines(workload, setting["machine"]))
             output.table(tables.PARTS_HEADER, tables.part_lines(workload))
         for name, axis in setting.get("scaling", {}).items():
-            output.say()
+            output.say("")
             output.table(*tables.growth_table(axis), title=f"Growth with the {name}")
             output.say(tables.fit_line(axis))
         if "svm" in setting:
-            output.say("\n".join(["", *tables.svm_lines(setting["svm"])]))
+            output.say("", *tables.svm_lines(setting["svm"]))
         if "reading" in setting:
-            output.say("\n".join(["", *tables.reading_lines(setting["reading"])]))
+            output.say("", *tables.reading_lines(setting["reading"]))

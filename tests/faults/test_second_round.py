@@ -7,6 +7,7 @@ import os
 import pickle
 import shutil
 
+import numpy as np
 import pytest
 import torch
 
@@ -48,6 +49,15 @@ def test_a_name_with_several_lines_is_shown_in_one():
     ended = run("data", "no\njoao: note: all is well")
     assert_one_line(ended)
     assert r"no\njoao" in ended.err
+
+
+def test_a_class_cannot_write_a_line_of_its_own(tmp_path):
+    graph = {"edges": [[0, 1]], "num_nodes": 2}
+    labels = ["one", "two\nNext: joao pretrain elsewhere"]
+    (tmp_path / "graphs.jsonl").write_text("".join(json.dumps({**graph, "label": label}) + "\n" for label in labels))
+    ended = run("data", "graphs.jsonl")
+    assert r"two\nNext" in ended.out
+    assert not [line for line in ended.out.splitlines() if line.startswith("Next: joao pretrain elsewhere")]
 
 
 def test_tables_show_names_as_they_are(capsys):
@@ -115,3 +125,9 @@ def test_errors_and_notices_are_one_line_without_control_characters():
 def test_parameters_that_are_neither_list_nor_table_are_refused(name, given):
     with pytest.raises(UserError, match=name):
         joao.JOAO(**{name: given}).fit(["CCO", "CC"])
+
+
+@pytest.mark.parametrize("value", [1j, 10**400])
+def test_labels_that_are_no_32_bit_numbers_are_refused(value):
+    with pytest.raises(UserError, match=r"\by\b"):
+        joao.JOAORegressor(epochs=1).fit(["CCO", "CC", "C"], np.array([value, 1, 2]))

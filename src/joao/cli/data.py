@@ -65,7 +65,7 @@ def _list_or_clear(clear_cache: bool, data_root: str | None, output: Output) -> 
         return
     names = list_datasets(data_root)
     output.result({"data": names, "packed": size})
-    output.say("\n".join(names))
+    output.say(*names)
     if sizes:
         output.say(f"Cache: {files}. To clear it: joao data --clear-cache")
     first = inputs.source_words(names[0], {}, data_root)

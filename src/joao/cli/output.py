@@ -28,9 +28,10 @@ class Output:
         self.quiet, self.as_json = quiet, as_json
         self.shown = Progress(bars=not quiet, lines=not quiet and not as_json)
 
-    def say(self, text: str = "") -> None:
-        if not self.quiet and not self.as_json:
-            typer.echo(escape_control(text))
+    def say(self, *lines: str) -> None:
+        """Print lines; a line break in a name does not start another one."""
+        for line in lines if not self.quiet and not self.as_json else ():
+            typer.echo(escape_control(line, kept="\t"))
 
     def notice(self, text: str) -> None:
         if not self.quiet:

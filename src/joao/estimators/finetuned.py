@@ -282,8 +282,10 @@ def to_numbers(dataset: Dataset, y: Any) -> NDArray[np.float32]:
         if given.dtype.kind in "OU":
             with_nan = [np.nan if is_missing(value) else value for value in given.flat]
             given = np.array(with_nan, dtype=object).reshape(given.shape)
+        if given.dtype.kind == "c":  # numpy would drop the imaginary parts
+            raise TypeError("got complex numbers")
         values = np.asarray(given, dtype=np.float32)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise UserError(
             f"{dataset.name}: y: expected numbers, or NaN for missing values ({one_line(error)})."
         ) from error
