@@ -31,10 +31,13 @@ if TYPE_CHECKING:
     from joao.estimators.kernel_sum import KernelSum as KernelSum
     from joao.estimators.loading import load as load
     from joao.estimators.regressor import JOAORegressor as JOAORegressor
+    from joao.runs.parts import Embedder as Embedder
+    from joao.runs.parts import embed as embed
 
 _HOME = {
     "Augmentation": "joao.augmentations",
     "Dataset": "joao.data",
+    "Embedder": "joao.runs.parts",
     "Encoder": "joao.encoders",
     "GL": "joao.baselines",
     "Graph2vec": "joao.baselines",
@@ -51,6 +54,7 @@ _HOME = {
     "UserError": "joao.core.errors",
     "WL": "joao.baselines",
     "compare": "joao.comparison.table",
+    "embed": "joao.runs.parts",
     "load": "joao.estimators.loading",
     "read": "joao.data",
 }

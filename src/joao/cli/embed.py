@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from typer import Argument, Option
 
 from joao.cli import inputs
 from joao.cli.output import Output, check_row_file, python_command, quantity, shell_quote, write_row_file
-from joao.core.errors import UserError, short_repr, suggest
+from joao.core.errors import Interrupted, UserError, short_repr, suggest
 
 if TYPE_CHECKING:
     from joao.baselines import Baseline
 
 
 def embed(
-    out: Path = Option(..., help="File to write, .npz or .csv; must not exist yet."),
+    out: Path = Option(..., help="Folder of Parquet parts (no suffix), or new file (.csv, .npz or .parquet)."),
     run: Path | None = Argument(None, metavar="RUN", help="A finished run or its export."),
     source: str | None = Argument(None, metavar="DATA", help="Name or path of the graphs."),
     pretrained: str | None = Option(None, metavar="NAME", help="Use a model that comes with joao instead of RUN."),
@@ -26,6 +26,9 @@ def embed(
     smiles: inputs.SmilesColumn = None,
     identifiers: inputs.IdColumn = None,
     tasks: inputs.Tasks = None,
+    engine: inputs.Engine = "local",
+    workers: inputs.Workers = None,
+    part_rows: inputs.PartRows = None,
     device: inputs.Device = "auto",
     data_root: inputs.DataRoot = None,
     quiet: inputs.Quiet = False,
@@ -33,13 +36,22 @@ def embed(
 ) -> None:
     """Write the embeddings of graphs, one row per graph, in the order of the data.
 
-    Rows of a table that RDKit cannot parse are left blank and listed in OUT.failures.csv.
+    Rows of a table that RDKit cannot parse are left blank and listed in OUT.failures.csv or OUT/_failures.csv. A folder
+    is for any number of rows: the data are read in blocks, several processes or a Ray cluster write one part each, and
+    the same command continues after an interruption. DATA may then also be a folder of tables.
     """
-    failures = check_row_file(out)
     run, source = _model_and_data(run, source, pretrained)
     output = Output(quiet, as_json)
+    if not out.suffix:
+        if beside is not None:
+            raise UserError(f"{out}: --with needs one file. Write .csv, .npz or .parquet.")
+        how = {"engine": engine, "workers": workers, "part_rows": part_rows, "device": device}
+        write_folder("embed", run, (source, smiles, identifiers, data_root), out, output, how)
+        return
+    inputs.check_file_options(out, engine, workers=workers, part_rows=part_rows)
+    failures = check_row_file(out)
     from joao.data import Dataset
-    from joao.runs.result_files import embeddings_csv, embeddings_npz
+    from joao.runs.result_files import embeddings_csv, embeddings_npz, embeddings_parquet
     from joao.runs.trained import load_run
 
     trained = load_run(run, device=device)
@@ -53,7 +65,8 @@ def embed(
         name: baseline.fit_transform(found if isinstance(found, Dataset) else found.whole())
         for name, baseline in baselines.items()
     }
-    content = (embeddings_csv if out.suffix == ".csv" else embeddings_npz)(embeddings, dataset, added)
+    formats = {".csv": embeddings_csv, ".npz": embeddings_npz, ".parquet": embeddings_parquet}
+    content = formats[out.suffix](embeddings, dataset, added)
     num_graphs, dimensions = embeddings.shape
     widths = {name: rows.shape[1] for name, rows in added.items()}
     result = {**write_row_file(out, content, failures, dataset), "dimensions": dimensions}
@@ -70,6 +83,65 @@ def embed(
         output.suggest(f"evaluate {shell_quote(run)} {inputs.source_words(source, {}, data_root)}")
     else:
         output.say(f"Next, in Python: {python_command(out, 'embeddings')}")
+
+
+def write_folder(
+    what: str,
+    run: Path,
+    data: tuple[str, str | None, str | None, str | None],
+    out: Path,
+    output: Output,
+    how: dict[str, Any],
+) -> None:
+    """Write embeddings or predictions as Parquet parts, and print a summary.
+
+    Args:
+        what: ``embed`` or ``predict``.
+        run: the model.
+        data: DATA, the columns of SMILES and identifiers, and the folder of data sets.
+        out: the folder.
+        output: where to print.
+        how: options of :func:`joao.runs.parts.write_parts`; None for the default.
+    """
+    from joao.core.files import import_parquet
+    from joao.core.processes import check_engine
+    from joao.data.formats.smiles import Columns
+    from joao.runs.parts import FAILURES, PART_ROWS, load_model, open_sources, write_parts
+    from joao.training.device import pick_device
+
+    check_engine(how["engine"])
+    import_parquet(out)
+    model = load_model(run, what)
+    source, smiles, identifiers, data_root = data
+    sources = open_sources(source, Columns(smiles, identifiers, ()), data_root)
+    if how["engine"] == "local" and how["workers"] is None and pick_device(how["device"]).type == "cpu":
+        how["workers"] = inputs.all_cores()
+    try:
+        with output.progress("parts", None, in_lines=False) as bar:
+
+            def on_part(parts: int, rows: int) -> None:
+                bar.add(1, parts + 1)
+                output.log(f"{out}: {quantity(parts, 'parts')}, {quantity(rows, 'rows')}")
+
+            how["part_rows"] = how["part_rows"] or PART_ROWS
+            written = write_parts(sources, model, out, **how, on_part=on_part)
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted. Run the same command again to continue.") from None
+    for notice in written.notices:
+        output.notice(notice)
+    failed, unknown = written.num_failures, sum(part.unknown_labels for part in written.parts)
+    if failed:
+        output.notice(
+            f"{failed} of {len(written)} rows are not valid molecules. They are null, and listed in {out / FAILURES}."
+        )
+    if unknown:
+        output.notice(f"{quantity(unknown, 'node labels')} did not occur in training.")
+    facts = {"folder": str(out), "rows": len(written), "failures": failed, "parts": len(written.parts)}
+    output.result({**facts, "computed": written.computed})
+    there = len(written.parts) - written.computed
+    kept = f" ({there} were there already)" if there else ""
+    output.say(f"{out}: {quantity(len(written), 'rows')} in {quantity(len(written.parts), 'parts')}{kept}.")
+    output.say(f"Next, in Python: pandas.read_parquet({str(out)!r})")
 
 
 def _baselines(names: str | None) -> dict[str, Baseline]:

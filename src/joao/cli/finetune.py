@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from typer import Argument, Option
 
 from joao.cli import inputs
+from joao.cli.embed import write_folder
 from joao.cli.output import Output, check_row_file, python_command, quantity, shell_quote, write_row_file
 from joao.core.errors import Interrupted, join_names
 
@@ -203,10 +204,13 @@ def _summary(folder: Path, finetuned: FinetunedModel) -> dict[str, Any]:
 def predict(
     folder: Path = Argument(..., metavar="FOLDER", help="The output of 'joao finetune' or its export."),
     source: str = Argument(..., metavar="DATA", help="Name or path of the graphs."),
-    out: Path = Option(..., help="File to write, .csv or .npz; must not exist yet."),
+    out: Path = Option(..., help="Folder of Parquet parts (no suffix), or new file (.csv, .npz or .parquet)."),
     smiles: inputs.SmilesColumn = None,
     identifiers: inputs.IdColumn = None,
     tasks: inputs.Tasks = None,
+    engine: inputs.Engine = "local",
+    workers: inputs.Workers = None,
+    part_rows: inputs.PartRows = None,
     device: inputs.Device = "auto",
     data_root: inputs.DataRoot = None,
     quiet: inputs.Quiet = False,
@@ -215,10 +219,16 @@ def predict(
     """Write the predictions for graphs, one row per graph, in the order of the data.
 
     For classes: the most probable class and all probabilities. For binary tasks: the probability of 1. For regression
-    tasks: the value. Rows of a table that RDKit cannot parse are left blank and listed in OUT.failures.csv.
+    tasks: the value. Rows of a table that RDKit cannot parse are left blank and listed in OUT.failures.csv or
+    OUT/_failures.csv. A folder is for any number of rows, see 'joao embed'; labels are not read and not scored then.
     """
-    failures = check_row_file(out)
     output = Output(quiet, as_json)
+    if not out.suffix:
+        how = {"engine": engine, "workers": workers, "part_rows": part_rows, "device": device}
+        write_folder("predict", folder, (source, smiles, identifiers, data_root), out, output, how)
+        return
+    inputs.check_file_options(out, engine, workers=workers, part_rows=part_rows)
+    failures = check_row_file(out)
     from joao.runs.finetuning import load_finetuned
 
     finetuned = load_finetuned(folder, device=device)
@@ -252,9 +262,14 @@ def predict(
     output.say(f"Next, in Python: {python_command(out, 'predicted')}")
 
 
-def _file_content(finetuned: FinetunedModel, predicted: Any, dataset: Dataset, suffix: str) -> bytes | Iterator[bytes]:
-    from joao.runs.result_files import classes_csv, classes_npz, tasks_csv, tasks_npz
+def _file_content(
+    finetuned: FinetunedModel, predicted: Any, dataset: Dataset, suffix: str
+) -> bytes | Iterator[bytes] | list[memoryview]:
+    from joao.runs.parts import prediction_columns
+    from joao.runs.result_files import classes_csv, classes_npz, tasks_csv, tasks_npz, to_parquet
 
+    if suffix == ".parquet":
+        return [to_parquet(prediction_columns(finetuned, predicted), dataset)]
     if finetuned.kind == "classes":
         return (classes_csv if suffix == ".csv" else classes_npz)(predicted, finetuned.class_names, dataset)
     columns = [f"p_{name}" if finetuned.kind == "binary" else name for name in finetuned.tasks]

@@ -35,6 +35,14 @@ Tasks = Annotated[
     list[str] | None, Option("--task", metavar="COLUMN", help="Label column of a table (default: all numeric columns).")
 ]
 Device = Annotated[str, Option(help="auto (a GPU if available), cpu, cuda or one GPU such as cuda:1.")]
+Engine = Annotated[
+    str, Option(help="local (this machine) or ray (a Ray cluster; needs 'joao[ray]'). OUT is a folder then.")
+]
+Workers = Annotated[
+    int | None,
+    Option(min=1, show_default="one per core, or per GPU", help="Number of processes; only for folders."),
+]
+PartRows = Annotated[int | None, Option(min=1, show_default="16384", help="Rows per part; only for folders.")]
 Precision = Annotated[str, Option(help=PRECISION_HELP)]
 Fast = Annotated[
     bool | None,
@@ -54,6 +62,13 @@ TwinsTogether = Annotated[
 def flag(name: str, text: str) -> Any:
     """An option without a value, with the help ``text``; not given means False."""
     return Option(False, name, help=text)
+
+
+def check_file_options(out: Path, engine: str, **options: object) -> None:
+    """Raise an error if options for a folder are given with one output file."""
+    given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]
+    if engine != "local" or given:
+        raise UserError(f"{out}: {(*given, '--engine')[0]} needs a folder of parts. Use a name without suffix.")
 
 
 def all_cores() -> int:

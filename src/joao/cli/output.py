@@ -86,11 +86,13 @@ def check_suffix(path: Path, *known: str) -> None:
 
 
 def check_row_file(path: Path) -> Path:
-    """Check the path of a new .npz or .csv file with one row per graph; returns the path for its failed rows."""
-    from joao.core.files import check_new_file
+    """Check the path of a new file with one row per graph; returns the path for its failed rows."""
+    from joao.core.files import check_new_file, import_parquet
 
-    check_suffix(path, ".npz", ".csv")
+    check_suffix(path, ".npz", ".csv", ".parquet")
     check_new_file(path)
+    if path.suffix == ".parquet":
+        import_parquet(path)
     failures = path.with_name(f"{path.name}.failures.csv")
     check_new_file(failures)
     return failures
@@ -113,4 +115,6 @@ def python_command(path: Path, name: str) -> str:
     """The Python expression that reads an output file: array ``name`` of an .npz file, or a .csv table."""
     if path.suffix == ".npz":
         return f"numpy.load({str(path)!r})['{name}']"
+    if path.suffix == ".parquet":
+        return f"pandas.read_parquet({str(path)!r})"
     return f"pandas.read_csv({str(path)!r}, index_col='graph')"

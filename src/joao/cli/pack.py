@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from joao.core.errors import Interrupted, UserError
 from joao.data.formats import PACKED_SUFFIXES
 
 if TYPE_CHECKING:
-    from joao.data.shards.writer import PackSource
+    from joao.data.shards.writer import BlockSource
 
 
 def pack(
@@ -26,6 +27,8 @@ def pack(
     no_smiles: bool = inputs.flag("--no-smiles", "Omit SMILES, identifiers and failed rows, for a smaller file."),
     scaffolds: bool = inputs.flag("--scaffolds", "Add the scaffolds of molecules, for scaffold splits without RDKit."),
     shard_graphs: int | None = Option(None, min=1, show_default="131072", help="Graphs per shard."),
+    engine: str = Option("local", help="local, or ray: convert the molecules of tables on a Ray cluster, for shards."),
+    workers: int | None = Option(None, min=1, show_default="one per core", help="Number of processes."),
     smiles: inputs.SmilesColumn = None,
     identifiers: inputs.IdColumn = None,
     tasks: inputs.Tasks = None,
@@ -42,15 +45,20 @@ def pack(
     if out.suffix in ("", ".joao"):
         if scaffolds:
             raise UserError(f"{out}: --scaffolds cannot be used with shards. Write to a .safetensors file.")
+        from joao.core.processes import check_engine
         from joao.data.formats.smiles import Columns
         from joao.data.molecules import ReadOptions
-        from joao.data.shards.writer import PackSource
+        from joao.data.shards.writer import BlockSource
 
+        check_engine(engine)
         chosen = Columns(smiles, identifiers, tuple(tasks) if tasks else None)
-        pieces = [PackSource(source, data_root, chosen, ReadOptions(inputs.all_cores())) for source in sources]
-        _pack_shards(pieces, out, name or out.stem, shard_graphs, not no_smiles, output)
+        jobs = 1 if engine == "ray" else workers or inputs.all_cores()
+        pieces = [BlockSource(source, data_root, chosen, ReadOptions(jobs)) for source in sources]
+        _pack_shards(pieces, out, name or out.stem, shard_graphs, not no_smiles, output, engine, workers)
         return
     check_suffix(out, *PACKED_SUFFIXES, ".joao")
+    if engine != "local" or workers is not None:
+        raise UserError(f"{out}: --engine and --workers need a folder of shards, and this is one file. Use .joao.")
     if shard_graphs is not None:
         raise UserError(f"{out}: --shard-graphs needs a folder of shards, and this is one file. Use .joao.")
     from joao.core.files import check_new_file
@@ -82,8 +90,16 @@ def pack(
 
 
 def _pack_shards(
-    sources: list[PackSource], out: Path, name: str, shard_graphs: int | None, with_texts: bool, output: Output
+    sources: list[BlockSource],
+    out: Path,
+    name: str,
+    shard_graphs: int | None,
+    with_texts: bool,
+    output: Output,
+    engine: str,
+    workers: int | None,
 ) -> None:
+    from joao.core.processes import in_order, map_on
     from joao.data.shards.index import FAILURES
     from joao.data.shards.writer import SHARD_GRAPHS, pack_shards
 
@@ -94,8 +110,17 @@ def _pack_shards(
                 bar.add(1, shards + 1)
                 output.log(f"{out}: {quantity(shards, 'shards')}, {quantity(graphs, 'graphs')}")
 
+            def on_cluster(function: Callable[[Any], Any], blocks: Iterable[Any]) -> Iterator[Any]:
+                return in_order(map_on(engine, function, blocks, workers))
+
             shards = pack_shards(
-                sources, out, name, shard_graphs=shard_graphs or SHARD_GRAPHS, with_texts=with_texts, on_shard=on_shard
+                sources,
+                out,
+                name,
+                shard_graphs=shard_graphs or SHARD_GRAPHS,
+                with_texts=with_texts,
+                on_shard=on_shard,
+                convert=map if engine == "local" else on_cluster,
             )
     except KeyboardInterrupt:
         raise Interrupted("interrupted. Run the same command again to continue.") from None

@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from joao.core.errors import UserError, WriteError, short_repr
+from joao.core.errors import UserError, WriteError, one_line, short_repr
 
 try:
     import fcntl
@@ -200,6 +200,27 @@ _QUICK = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=_parse_
 _CAREFUL = json.JSONDecoder(
     object_pairs_hook=_unique_keys, parse_constant=_parse_float, parse_int=_parse_integer, parse_float=_parse_float
 )
+
+
+def import_parquet(path: Path | str = "Parquet") -> Any:
+    """Import ``pyarrow`` with its module ``parquet``; without it, raise an error about ``path``."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise UserError(f"{path}: pyarrow is not installed: pip install pyarrow") from None
+    return pyarrow
+
+
+@contextmanager
+def open_parquet(path: Path) -> Iterator[Any]:
+    """Open a Parquet file, and convert the errors of reading it to a :class:`UserError`."""
+    arrow = import_parquet(path)
+    try:
+        with open_regular(path) as stream:
+            yield arrow.parquet.ParquetFile(stream)
+    except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read as Parquet ({one_line(error)}).") from error
 
 
 @contextmanager

@@ -116,7 +116,7 @@ def read_path(path: Path, columns: Columns, options: ReadOptions) -> Dataset | S
             return Shards(path)
         if not path.exists():
             raise UserError(f"{path}: no such file or folder.{suggest_file(path)}")
-        found = detect_format(path, has_columns=columns != Columns())
+        found = detect_format(path, has_columns=columns.are_given)
         if found is None:
             raise UserError(_no_format_message(path))
         if not found.cached:

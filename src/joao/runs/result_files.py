@@ -1,7 +1,7 @@
-"""Embeddings, predictions and failed rows as NPZ or CSV, with one row per row of the source.
+"""Embeddings, predictions and failed rows as NPZ, CSV or Parquet, with one row per row of the source.
 
-Rows that could not be parsed are empty in CSV and NaN in NPZ, whose ``row`` ``(G,)`` then has the numbers of the other
-rows, from 0. ``graph_names`` are written if they are known.
+Rows that could not be parsed are empty in CSV, null in Parquet and NaN in NPZ, whose ``row`` ``(G,)`` then has the
+numbers of the other rows, from 0. ``graph_names`` are written if they are known.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from joao.core.errors import UserError
+from joao.core.files import import_parquet
 from joao.data.dataset import Dataset
 
 Arrays = dict[str, NDArray[np.generic]]
@@ -48,6 +49,40 @@ def to_npz(arrays: Arrays, dataset: Dataset) -> bytes:
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
     return buffer.getvalue()
+
+
+def to_parquet(
+    columns: Mapping[str, NDArray[Any]],
+    dataset: Dataset,
+    first_row: int = 0,
+    metadata: Mapping[str, str] = MappingProxyType({}),
+) -> memoryview:
+    """Format a Parquet file with the columns ``row``, ``id`` and ``columns`` ``(G,)`` or ``(G, d)``, null for failures.
+
+    Args:
+        columns: numbers or texts by name; those with two axes become lists of ``d`` numbers.
+        dataset: the graphs, with their names and failures.
+        first_row: number of the first row.
+        metadata: texts by key.
+    """
+    arrow = import_parquet()
+    failed = np.ones(dataset.num_rows, dtype=bool)
+    failed[dataset.rows] = False
+    names = dataset.row_names or (None,) * dataset.num_rows
+    table = {"row": arrow.array(np.arange(first_row, first_row + dataset.num_rows)), "id": arrow.array(names, "string")}
+    for name, values in columns.items():
+        rows = np.zeros((dataset.num_rows, *values.shape[1:]), dtype=values.dtype)
+        rows[dataset.rows] = values
+        if values.ndim == 2:
+            flat, missing = arrow.array(rows.ravel()), arrow.array(failed) if failed.any() else None
+            table[name] = arrow.FixedSizeListArray.from_arrays(flat, values.shape[1], mask=missing)
+        else:
+            table[name] = arrow.array(rows.tolist() if rows.dtype.kind in "UO" else rows, mask=failed)
+    sink = arrow.BufferOutputStream()
+    content = arrow.table(table).replace_schema_metadata(dict(metadata))
+    # Embeddings do not repeat, so a dictionary would only cost time.
+    arrow.parquet.write_table(content, sink, compression="zstd", use_dictionary=False, write_page_checksum=True)
+    return memoryview(sink.getvalue())
 
 
 def to_csv(lines: Iterable[Iterable[object]]) -> str:
@@ -86,14 +121,27 @@ def embeddings_csv(
     texts = {} if dataset.classes is None else {"class": dataset.labels}
     columns, parts = [f"e{i}" for i in range(embeddings.shape[1])], [embeddings]
     for name, rows in added.items():
-        if rows.shape[1] > MOST_COLUMNS:
-            raise UserError(
-                f"--with {name}: {rows.shape[1]:,} columns are too many for a CSV file (at most {MOST_COLUMNS:,}). "
-                "Write .npz."
-            )
+        parts.append(_dense(name, rows))
         columns += [f"{name}{i}" for i in range(rows.shape[1])]
-        parts.append((rows.toarray() if issparse(rows) else rows).astype(np.float32))
     return _csv(texts, columns, np.concatenate(parts, axis=1), dataset)
+
+
+def _dense(name: str, rows: Any) -> Rows:
+    """The rows of baseline ``name`` as an array, unless it is too wide."""
+    if rows.shape[1] > MOST_COLUMNS:
+        fix = f"Expected at most {MOST_COLUMNS:,} in CSV and Parquet. Write .npz."
+        raise UserError(f"--with {name}: {rows.shape[1]:,} columns are too many. {fix}")
+    dense: Rows = (rows.toarray() if issparse(rows) else rows).astype(np.float32)
+    return dense
+
+
+def embeddings_parquet(
+    embeddings: Rows, dataset: Dataset, added: Mapping[str, Any] = MappingProxyType({})
+) -> Iterator[memoryview]:
+    """Yield Parquet: number and name of the row, class if known, and lists of numbers: embedding, ``added``."""
+    columns: dict[str, Any] = {} if dataset.classes is None else {"class": dataset.labels}
+    columns |= {"embedding": embeddings, **{name: _dense(name, rows) for name, rows in added.items()}}
+    yield to_parquet(columns, dataset)
 
 
 def classes_npz(probabilities: Rows, class_names: Sequence[str], dataset: Dataset) -> bytes:

@@ -15,7 +15,7 @@ from joao.data.formats.smiles import Columns, iterate_molecule_table, read_molec
 from joao.data.formats.text import table_rows
 from joao.data.molecules import ReadOptions
 from joao.data.shards import writer as pieces_module
-from joao.data.shards.writer import PackSource, slice_rows
+from joao.data.shards.writer import BlockSource, slice_rows
 from tests.data.refusals import refused
 
 TABLE = "id,smiles,toxic,late,words\n" + "".join(
@@ -32,7 +32,7 @@ def written(folder, name, text=TABLE):
 
 
 def all_of(source, size, rows=0, columns=None):
-    return list(PackSource(str(source), None, columns or Columns(), ReadOptions()).after(rows, size))
+    return list(BlockSource(str(source), None, columns or Columns(), ReadOptions()).after(rows, size))
 
 
 @pytest.mark.parametrize("name", ["m.csv", "m.csv.gz", "m.csv.xz"])

@@ -10,7 +10,7 @@ from joao.data.formats.smiles import Columns
 from joao.data.molecules import ReadOptions
 from joao.data.shards.index import INDEX
 from joao.data.shards.shards import Shards
-from joao.data.shards.writer import PackSource, ShardWriter, pack_shards
+from joao.data.shards.writer import BlockSource, ShardWriter, pack_shards
 from joao.data.synthetic import random_graphs
 from tests.data.refusals import refused
 
@@ -26,7 +26,7 @@ def sources(tmp_path):
 
 
 def packed(sources, folder, **options):
-    pieces = [PackSource(str(source), None, Columns(), ReadOptions()) for source in sources]
+    pieces = [BlockSource(str(source), None, Columns(), ReadOptions()) for source in sources]
     return pack_shards(pieces, folder, "both", **{"shard_graphs": 4, **options})
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from joao.data.dataset import Dataset
+    from joao.data.formats.smiles import MoleculeTable
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class FileFormat:
         suffixes: suffixes of files, in lower case.
         folder_files: patterns of the files read from a folder; empty if the format has no folders.
         detector: tells whether a path has this format. Needed for folders and where formats share a suffix.
-        piece_reader: reads ``size`` graphs at a time after the first ``skip``, for files larger than memory.
+        piece_reader: reads ``size`` rows at a time after the first ``skip``, for files larger than memory: graphs, or
+            tables of molecules, which other processes can convert.
         has_columns: whether the columns of SMILES, identifiers and tasks can be named.
         cached: whether large sources are kept in the cache.
     """
@@ -55,9 +57,9 @@ class FileFormat:
         dataset: Dataset = _load(self.reader)(path, *options)
         return dataset
 
-    def read_pieces(self, path: Path, *options: Any, size: int, skip: int) -> Iterator[Dataset]:
+    def read_pieces(self, path: Path, size: int, skip: int, **options: Any) -> Iterator[MoleculeTable | Dataset]:
         """Read ``size`` rows at a time after the first ``skip``."""
-        pieces: Iterator[Dataset] = _load(self.piece_reader)(path, *options, size=size, skip=skip)
+        pieces: Iterator[MoleculeTable | Dataset] = _load(self.piece_reader)(path, size=size, skip=skip, **options)
         return pieces
 
     def __str__(self) -> str:
@@ -80,9 +82,9 @@ FORMATS = (
     FileFormat(
         "molecules",
         "smiles:read_molecules",
-        suffixes=(".csv", ".csv.gz", ".csv.xz", ".smi", ".smi.gz", ".smi.xz"),
+        suffixes=(".csv", ".csv.gz", ".csv.xz", ".smi", ".smi.gz", ".smi.xz", ".parquet"),
         detector="smiles:is_molecule_table",
-        piece_reader="smiles:iterate_molecules",
+        piece_reader="smiles:iterate_molecule_table",
         has_columns=True,
     ),
     FileFormat("edge list", "edge_list:read_edge_list", suffixes=(".csv", ".csv.gz", ".csv.xz")),

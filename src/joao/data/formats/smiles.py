@@ -1,8 +1,10 @@
-"""Tables of molecules: ``.csv`` and ``.smi``, optionally with ``.gz`` or ``.xz``.
+"""Tables of molecules: ``.csv`` and ``.smi``, optionally with ``.gz`` or ``.xz``, and ``.parquet``.
 
 docs/data-formats.md describes which columns are SMILES, identifiers and tasks. All other columns are ignored, such as
 text, numbers mixed with text (``>10``), empty columns, columns without a name and further columns with SMILES or
 identifiers. If tasks are given, only these columns are tasks, and a cell that is not a number is an error.
+
+Other types of a Parquet column are read as the text of their values; nested columns are ignored.
 
 If the first line of a ``.smi`` file is a header, its columns are treated like those of a ``.csv`` file.
 """
@@ -13,7 +15,7 @@ import math
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.core.errors import UserError, join_names, short_repr, suggest
+from joao.core.files import import_parquet, open_parquet
 from joao.data.dataset import Dataset
 from joao.data.formats import TABLE_SUFFIXES
 from joao.data.formats.edge_list import NEEDED
@@ -55,6 +58,11 @@ class Columns:
     identifiers: str | None = None
     tasks: Sequence[str] | None = None
 
+    @property
+    def are_given(self) -> bool:
+        """Whether the user has named a column."""
+        return bool(self.smiles or self.identifiers or self.tasks)
+
 
 DETECT_COLUMNS = Columns()
 
@@ -77,17 +85,10 @@ def is_molecule_table(path: Path) -> bool:
 
 def read_molecules(path: Path, columns: Columns, options: ReadOptions) -> Dataset:
     """Read a table of molecules; at least one row must be valid."""
-    dataset = _from_table(read_molecule_table(path, columns), columns, options)
+    dataset = table_graphs(read_molecule_table(path, columns), columns, options)
     if not len(dataset):
         raise UserError(no_molecules_message(path, dataset))
     return dataset
-
-
-def iterate_molecules(
-    path: Path, columns: Columns, options: ReadOptions, size: int, skip: int = 0
-) -> Iterator[Dataset]:
-    """Read ``size`` rows at a time after the first ``skip``; a data set may be empty."""
-    return (_from_table(table, columns, options) for table in iterate_molecule_table(path, size, skip, columns))
 
 
 def no_molecules_message(path: Path, dataset: Dataset) -> str:
@@ -99,7 +100,8 @@ def no_molecules_message(path: Path, dataset: Dataset) -> str:
     )
 
 
-def _from_table(table: MoleculeTable, columns: Columns, options: ReadOptions) -> Dataset:
+def table_graphs(table: MoleculeTable, columns: Columns, options: ReadOptions) -> Dataset:
+    """Convert the molecules of a table; the result may be empty."""
     notices = [
         f"{table.name}: column {short_repr(column)} is not used as a task: {reason}."
         for column, reason in table.rejected.items()
@@ -193,7 +195,10 @@ def _open_table(path: Path, columns: Columns) -> tuple[_Reader, Iterator[Row]]:
     suffix = next((suffix for suffix in TABLE_SUFFIXES if path.name.lower().endswith(suffix)), None)
     if suffix is None:
         raise UserError(f"{path}: unknown file type. Known: {', '.join(TABLE_SUFFIXES)}.")
-    rows = table_rows(path) if suffix.startswith(".csv") else _smi_rows(path, columns.smiles)
+    if suffix == ".parquet":
+        rows = _parquet_rows(path, columns)
+    else:
+        rows = table_rows(path) if suffix.startswith(".csv") else _smi_rows(path, columns.smiles)
     line, header = next(rows, (1, []))
     if not header:
         raise UserError(f"{path}: the file is empty. Expected one SMILES per line.")
@@ -217,6 +222,25 @@ def _smi_rows(path: Path, smiles: str | None) -> Iterator[Row]:
         yield number, [*first.split(None, 1), ""][:2]
         for number, text in lines:
             yield number, [*text.split(None, 1), ""][:2]
+
+
+def _parquet_rows(path: Path, columns: Columns) -> Iterator[Row]:
+    """Row numbers, counted from 1, and cells as text, preceded by the names of the columns that are not nested.
+
+    If tasks are given, only columns that may be used are read.
+    """
+    arrow = import_parquet(path)
+    with open_parquet(path) as file:
+        names = [field.name for field in file.schema_arrow if not arrow.types.is_nested(field.type)]
+        if columns.tasks is not None:
+            named = {columns.smiles, columns.identifiers, *columns.tasks}
+            known = {*SMILES_NAMES, *IDENTIFIER_NAMES}
+            names = [name for name in names if name in named or name.casefold() in known]
+        yield 1, names
+        rows = count(1)
+        for batch in file.iter_batches(batch_size=_ROWS_PER_CHUNK, columns=names):
+            cells = [column.cast(arrow.string()).fill_null("").to_pylist() for column in batch.columns]
+            yield from ((next(rows), list(row)) for row in zip(*cells, strict=True))
 
 
 def _roles(place: str, names: list[str], columns: Columns) -> _Roles:

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import final
 
@@ -19,8 +20,8 @@ import numpy as np
 from joao.core.errors import UserError
 from joao.core.files import already_exists, make_folder, open_regular, user_error_on_os_error, write_file, write_json
 from joao.data.dataset import Dataset, as_bytes, concatenate_datasets, sizes_to_offsets
-from joao.data.formats import detect_format, known_suffix, packed
-from joao.data.formats.smiles import Columns, no_molecules_message
+from joao.data.formats import FileFormat, detect_format, known_suffix, packed
+from joao.data.formats.smiles import Columns, MoleculeTable, no_molecules_message, table_graphs
 from joao.data.molecules import ReadOptions, featuriser_version
 from joao.data.names import resolve_path
 from joao.data.shards.index import FAILURES, INDEX, OFFSETS, Facts, Index, ShardInfo, is_shard_store, shard_name
@@ -30,39 +31,72 @@ from joao.data.sources import read_path
 SHARD_GRAPHS = 1 << 17
 
 
-class PackSource:
-    """A source, given as for :func:`joao.read`, that can be read from any row on.
+class BlockSource:
+    """A source, given as for :func:`joao.read`, that is read in blocks of rows, from any row on.
 
     Its ``stamp`` is a hash of the contents and of everything that the result depends on.
     """
 
     def __init__(
-        self, source: str, root: str | os.PathLike[str] | None, columns: Columns, options: ReadOptions
+        self,
+        source: str | os.PathLike[str] | Dataset | Shards,
+        root: str | os.PathLike[str] | None,
+        columns: Columns,
+        options: ReadOptions,
     ) -> None:
-        self.path, self.columns, self.options = resolve_path(source, root), columns, options
-        is_known = self.path.is_file() and known_suffix(self.path) is not None
-        self.format = detect_format(self.path, has_columns=columns != Columns()) if is_known else None
+        self.columns, self.options = columns, options
         self.whole: Dataset | Shards | None = None
+        self.format: FileFormat | None = None
+        if isinstance(source, Dataset | Shards):
+            self.path, self.whole = Path(source.name), source
+        else:
+            self.path = resolve_path(source, root)
+            is_known = self.path.is_file() and known_suffix(self.path) is not None
+            self.format = detect_format(self.path, has_columns=columns.are_given) if is_known else None
         if self.format is not None and self.format.piece_reader:
+            self._before = self._size_and_time()
             with user_error_on_os_error(self.path, "cannot be read"), open_regular(self.path) as stream:
                 content = hashlib.file_digest(stream, "sha256").hexdigest()
             self.stamp = f"{content} {columns} {featuriser_version() if self.format.has_columns else ''}"
         else:
-            self.whole = read_path(self.path, columns, options)
+            self.whole = self.whole or read_path(self.path, columns, options)
             self.stamp = f"{self.whole.fingerprint} {len(self.whole)}"
 
-    def after(self, rows: int, size: int) -> Iterator[Dataset]:
-        """Read the graphs after the first ``rows`` rows, ``size`` rows at a time, at least one graph at a time."""
+    def blocks(self, rows: int, size: int) -> Iterator[MoleculeTable | Dataset]:
+        """Read ``size`` rows at a time after the first ``rows``; molecules are not converted yet."""
         if self.whole is None:
             assert self.format is not None
-            options = (self.columns, self.options) if self.format.has_columns else ()
-            pieces = self.format.read_pieces(self.path, *options, size=size, skip=rows)
-            yield from self._merge_empty(pieces) if self.format.has_columns else pieces
+            options = {"columns": self.columns} if self.format.has_columns else {}
+            yield from self.format.read_pieces(self.path, size=size, skip=rows, **options)
             return
         for part in self.whole.pieces() if isinstance(self.whole, Shards) else [self.whole]:
             starts = range(min(rows, part.num_rows), part.num_rows, size)
-            yield from self._merge_empty(slice_rows(part, row, min(row + size, part.num_rows)) for row in starts)
+            yield from (slice_rows(part, row, min(row + size, part.num_rows)) for row in starts)
             rows = max(0, rows - part.num_rows)
+
+    def after(self, rows: int, size: int, convert: Callable[..., Iterable[Dataset]] = map) -> Iterator[Dataset]:
+        """Read the graphs after the first ``rows`` rows, ``size`` rows at a time, at least one graph at a time.
+
+        ``convert(function, blocks)`` must yield the results of ``function`` in order.
+        """
+        to_graphs = partial(block_graphs, columns=self.columns, options=self.options)
+        pieces = (convert if self.has_molecules else map)(to_graphs, self.blocks(rows, size))
+        yield from self._merge_empty(pieces) if self.whole is not None or self.has_molecules else pieces
+
+    def check_unchanged(self) -> None:
+        """Raise an error if the file was changed after its contents were hashed."""
+        if self.whole is None and self._size_and_time() != self._before:
+            raise UserError(f"{self.path}: was changed while it was read. Remove the output and start again.")
+
+    def _size_and_time(self) -> tuple[int, int]:
+        with user_error_on_os_error(self.path, "cannot be read"):
+            about = self.path.stat()
+        return about.st_size, about.st_mtime_ns
+
+    @property
+    def has_molecules(self) -> bool:
+        """Whether the blocks are tables of molecules."""
+        return self.whole is None and self.format is not None and self.format.has_columns
 
     def _merge_empty(self, pieces: Iterable[Dataset]) -> Iterator[Dataset]:
         """Merge a piece without graphs, in which all rows failed, with its neighbours."""
@@ -77,6 +111,11 @@ class PackSource:
             raise UserError(no_molecules_message(self.path, pending))
         if pending is not None:
             yield pending
+
+
+def block_graphs(block: MoleculeTable | Dataset, columns: Columns, options: ReadOptions) -> Dataset:
+    """Convert the molecules of a block; the result may be empty."""
+    return block if isinstance(block, Dataset) else table_graphs(block, columns, options)
 
 
 def slice_rows(dataset: Dataset, first: int, last: int) -> Dataset:
@@ -197,13 +236,14 @@ class ShardWriter:
 
 
 def pack_shards(
-    sources: Iterable[PackSource],
+    sources: Iterable[BlockSource],
     folder: Path,
     name: str,
     *,
     shard_graphs: int = SHARD_GRAPHS,
     with_texts: bool = True,
     on_shard: Callable[[int, int], None] = lambda shards, graphs: None,
+    convert: Callable[..., Iterable[Dataset]] = map,
 ) -> Shards:
     """Write the graphs of all ``sources``, in order, into a store in ``folder``, or continue an interrupted one.
 
@@ -211,6 +251,7 @@ def pack_shards(
         shard_graphs: number of rows per shard; each source starts a new shard.
         with_texts: whether to keep SMILES, graph names and failures.
         on_shard: called with the number of shards and of graphs written so far.
+        convert: see :meth:`BlockSource.after`.
     """
     if not 1 <= shard_graphs <= 1 << 24:
         raise UserError(f"shard_graphs must be from 1 to {1 << 24}, got {shard_graphs}.")
@@ -220,7 +261,7 @@ def pack_shards(
     writer = ShardWriter(folder, name, origin)
     begin, done = writer.position
     for number, source in enumerate(sources):
-        for piece in source.after(done if number == begin else 0, shard_graphs) if number >= begin else ():
+        for piece in source.after(done if number == begin else 0, shard_graphs, convert) if number >= begin else ():
             writer.add(piece if with_texts else packed.drop_texts(piece), number, piece.num_rows)
             on_shard(len(writer.index.shards), sum(each.graphs for each in writer.index.shards))
     return writer.finish()

@@ -1,0 +1,453 @@
+"""Embeddings and predictions of any number of rows: a folder of Parquet parts that any number of workers can write.
+
+======================= ===============================================================================================
+``_manifest.json``      what the rows are made from (input, model, settings) and, when all are there, the parts
+``part-000000.parquet`` some rows each, in order: ``row``, ``id``, and ``embedding`` or the columns of predictions
+``_failures.csv``       rows that RDKit cannot parse; in their part they are null
+======================= ===============================================================================================
+
+The process that was started reads the source in blocks of rows. A worker turns one block into one part, which appears
+under its name when it is complete. Each part says in its metadata what it was made from and which rows it has, so that
+the parts in a folder are all that a later process needs to go on. Blocks depend on nothing but the source and
+``part_rows``, and every part is computed by one thread from its own block, so that its bytes depend neither on the
+number of workers nor on the engine. Names with ``_`` are skipped by readers of folders of Parquet files.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import os
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from joao.core.errors import UserError, short_repr, user_error_on_failure
+from joao.core.files import (
+    already_exists,
+    import_parquet,
+    lock_folder,
+    make_folder,
+    open_parquet,
+    parse_json,
+    read_regular,
+    write_file,
+    write_json,
+)  # fmt: skip
+from joao.core.processes import check_engine, in_order, map_on, ray_cluster
+from joao.core.provenance import versions
+from joao.data import Dataset, read
+from joao.data.dataset import as_bytes
+from joao.data.formats import TABLE_SUFFIXES, detect_format
+from joao.data.formats.smiles import Columns, MoleculeTable
+from joao.data.molecules import ReadOptions, make_molecules
+from joao.data.shards.index import is_shard_store
+from joao.data.shards.writer import BlockSource, block_graphs
+from joao.runs.finetuning import FinetunedModel, load_finetuned
+from joao.runs.result_files import to_parquet
+from joao.runs.trained import TrainedEncoder, load_run, model_path
+from joao.training.device import pick_device
+
+PART_ROWS = 1 << 14
+MANIFEST, FAILURES = "_manifest.json", "_failures.csv"
+FORMAT = 1
+_MOST_NOTICES = 10
+Model = TrainedEncoder | FinetunedModel
+
+
+class Block(NamedTuple):
+    """Rows ``first_row`` on of the source; their molecules are not converted yet."""
+
+    number: int
+    first_row: int
+    content: MoleculeTable | Dataset
+
+    @property
+    def num_rows(self) -> int:
+        content = self.content
+        return content.num_rows if isinstance(content, Dataset) else len(content.smiles)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Entry of a part in the manifest. ``unknown_labels`` are node labels that did not occur in training."""
+
+    file: str
+    first_row: int
+    rows: int
+    failures: int
+    unknown_labels: int
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A complete folder of parts.
+
+    Attributes:
+        folder: the folder, which ``pandas.read_parquet`` and other readers take as one table.
+        parts: the parts in the order of their rows.
+        computed: number of parts that were computed now; the others were there already.
+        notices: remarks on the source that the user should know about; the first ones if there are many.
+    """
+
+    folder: Path
+    parts: tuple[Part, ...]
+    computed: int
+    notices: tuple[str, ...]
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return sum(part.rows for part in self.parts)
+
+    @property
+    def num_failures(self) -> int:
+        """Number of rows that RDKit cannot parse."""
+        return sum(part.failures for part in self.parts)
+
+
+class Embedder:
+    """Adds embeddings to batches of SMILES: a callable class for ``ray.data.Dataset.map_batches``.
+
+    Args:
+        model: a run, a file of ``joao export``, or the name of a bundled model, which every worker loads once.
+        column: name of the column of SMILES.
+        to: name of the new column ``(rows, d)``; SMILES that RDKit cannot parse get NaN.
+        device: ``auto`` (a GPU if there is one), ``cpu`` or ``cuda``.
+
+    >>> batch = Embedder("molecules", device="cpu")({"smiles": ["CCO", "c1ccccc1", "C("]})
+    >>> batch["embedding"].shape, batch["embedding"][:, 0] == batch["embedding"][:, 0]
+    ((3, 300), array([ True,  True, False]))
+    """
+
+    def __init__(self, model: str | Path, column: str = "smiles", to: str = "embedding", device: str = "auto") -> None:
+        self.trained, self.column, self.to = load_run(model_path(model), device=device), column, to
+
+    def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the batch, columns by name, with the new column."""
+        if self.column not in batch:
+            raise UserError(f"no column {short_repr(self.column)}. Columns: {', '.join(batch)}.")
+        texts = ["" if text is None or text != text else str(text) for text in batch[self.column]]
+        dataset = make_molecules("molecules", texts)
+        return {**batch, self.to: dataset.in_rows(_outputs(self.trained, dataset)["embedding"])}
+
+
+def embed(
+    source: Any,
+    model: str | Path,
+    out: str | Path | None = None,
+    *,
+    engine: str = "local",
+    workers: int | None = None,
+    device: str = "auto",
+    smiles: str | None = None,
+    identifiers: str | None = None,
+    part_rows: int = PART_ROWS,
+) -> NDArray[np.float32] | Parts:
+    """Embed graphs on one machine or on a Ray cluster.
+
+    Args:
+        source: anything that :func:`joao.read` takes, a list of paths, or a folder of tables of molecules. Files are
+            read in blocks.
+        model: a run, a file of ``joao export``, or the name of a bundled model.
+        out: folder for Parquet parts. An interrupted call goes on where it stopped.
+        engine: ``local`` or ``ray``.
+        workers: number of processes, see :func:`joao.core.processes.map_on`.
+        device: ``auto`` (a GPU if there is one), ``cpu`` or ``cuda``.
+        smiles, identifiers: columns of a table (detected if not given).
+        part_rows: rows per part.
+
+    Returns:
+        Without ``out``, ``(rows, d)`` embeddings, NaN for SMILES that RDKit cannot parse. With ``out``, the
+        :class:`joao.runs.parts.Parts`.
+
+    >>> import joao
+    >>> joao.embed(["CCO", "c1ccccc1"], "molecules", device="cpu").shape
+    (2, 300)
+    """
+    trained = load_run(model_path(model), device="cpu")
+    options: dict[str, Any] = {"engine": engine, "workers": workers, "device": device, "part_rows": part_rows}
+    sources = open_sources(source, Columns(smiles, identifiers, ()))
+    if out is not None:
+        return write_parts(sources, trained, Path(out), **options)
+    blocks = _blocks(sources, part_rows)
+    with _device_of(engine, device) as kind:
+        compute = _RowsOf(trained, sources[0].columns, kind)
+        found = in_order(map_on(engine, compute, blocks, workers, on_gpu=kind == "cuda"))
+        return np.concatenate(list(found))
+
+
+def open_sources(source: Any, columns: Columns, root: str | os.PathLike[str] | None = None) -> list[BlockSource]:
+    """Open a source, a list of paths, or the tables in a folder, to be read one after the other in blocks."""
+    if isinstance(source, list | tuple) and source and all(_is_file(each) for each in source):
+        found: list[Any] = [*source]
+    elif isinstance(source, str | os.PathLike):
+        found = _tables_in(Path(source)) or [source]
+    else:
+        found = [read(source)]
+    return [BlockSource(each, root, columns, ReadOptions()) for each in found]
+
+
+def _is_file(source: Any) -> bool:
+    return isinstance(source, str | os.PathLike) and os.path.isfile(source)
+
+
+def _tables_in(folder: Path) -> list[Path]:
+    """The tables of molecules in a folder that is not a data set itself, in the order of their names."""
+    if not folder.is_dir() or is_shard_store(folder) or detect_format(folder) is not None:
+        return []
+    return sorted(path for path in folder.iterdir() if path.name.endswith(TABLE_SUFFIXES) and path.name[0] not in "._")
+
+
+def load_model(path: str | Path, what: str) -> Model:
+    """Load a model to ``embed`` or ``predict``, on the CPU: workers move it to their device."""
+    return load_run(model_path(path), device="cpu") if what == "embed" else load_finetuned(Path(path), device="cpu")
+
+
+def write_parts(
+    sources: Sequence[BlockSource],
+    model: Model,
+    folder: Path,
+    *,
+    engine: str = "local",
+    workers: int | None = None,
+    device: str = "auto",
+    part_rows: int = PART_ROWS,
+    on_part: Callable[[int, int], None] = lambda parts, rows: None,
+) -> Parts:
+    """Write the embeddings or predictions of all sources to ``folder``, or continue an interrupted call.
+
+    Args:
+        sources: see :func:`open_sources`.
+        model: see :func:`load_model`.
+        folder: a new or empty folder, or one that was started with the same input, model and settings.
+        engine, workers, device, part_rows: see :func:`embed`.
+        on_part: called with the numbers of parts and rows that are there, after each new part.
+    """
+    if not 1 <= part_rows <= 1 << 24:
+        raise UserError(f"part_rows must be from 1 to {1 << 24}, got {part_rows}.")
+    import_parquet(folder)
+    check_engine(engine)
+    if folder.exists() and not folder.is_dir():
+        raise already_exists(folder)
+    with _device_of(engine, device) as kind:
+        origin = _origin(sources, model, kind, part_rows)
+        stamp = hashlib.sha256(json.dumps(origin, sort_keys=True).encode()).hexdigest()
+        make_folder(folder)
+        with lock_folder(folder):
+            expected = _begin(folder, origin)
+            done = _read_done(folder, stamp)
+            computed, rows = 0, sum(part.rows for part in done.values())
+            if expected is None or list(expected) != [done.get(number) for number in range(len(expected))]:
+                compute = _PartWriter(model, sources[0].columns, kind, folder.absolute(), stamp)
+                missing = _blocks(sources, part_rows, done)
+                for _, (number, part) in map_on(engine, compute, missing, workers, on_gpu=kind == "cuda"):
+                    done[number], computed, rows = part, computed + 1, rows + part.rows
+                    on_part(len(done), rows)
+                for source in sources:
+                    source.check_unchanged()
+            return _finish(folder, origin, [done[number] for number in sorted(done)], computed)
+
+
+@contextmanager
+def _device_of(engine: str, device: str) -> Iterator[str]:
+    """Yield the kind of device, ``cpu`` or ``cuda``; Ray is connected inside the context."""
+    if engine != "ray" or device not in ("auto", "cuda"):
+        yield pick_device(device).type
+        return
+    with ray_cluster() as ray:
+        yield "cuda" if device == "cuda" or ray.cluster_resources().get("GPU") else "cpu"
+
+
+def _origin(sources: Sequence[BlockSource], model: Model, device: str, part_rows: int) -> dict[str, Any]:
+    """Everything that the bytes of the parts depend on."""
+    found = versions()
+    return {
+        "what": "embed" if isinstance(model, TrainedEncoder) else "predict",
+        "input": [[source.path.name, hashlib.sha256(source.stamp.encode()).hexdigest()] for source in sources],
+        "model": model_hash(model),
+        "part_rows": part_rows,
+        "device": device,
+        "versions": {name: found[name] for name in ("joao", "torch", "rdkit") if name in found}
+        | {"pyarrow": import_parquet().__version__},
+    }
+
+
+def model_hash(model: Model) -> str:
+    """Hash of everything in a model that its outputs depend on."""
+    trained = model if isinstance(model, TrainedEncoder) else model.trained
+    outputs = () if isinstance(model, TrainedEncoder) else (model.kind, model.classes, model.tasks)
+    digest = hashlib.sha256(repr((trained.recipe.encoder, trained.info.features, outputs)).encode())
+    modules = trained.encoder if isinstance(model, TrainedEncoder) else model.classifier
+    for name, value in sorted(modules.state_dict().items()):
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode() + as_bytes(value.cpu().numpy()))
+    return digest.hexdigest()
+
+
+def _begin(folder: Path, origin: dict[str, Any]) -> list[Part] | None:
+    """Create the manifest or compare it with ``origin``; return the parts of a complete folder."""
+    path = folder / MANIFEST
+    if not path.exists():
+        if any(not each.name.startswith(f".{MANIFEST}") for each in folder.iterdir()):
+            raise already_exists(folder)
+        write_json(path, {"format": FORMAT, "complete": False, "made from": origin})
+        return None
+    with user_error_on_failure(f"{path}: is damaged", "Choose another folder."):
+        manifest = parse_json(read_regular(path))
+        if manifest["format"] > FORMAT:
+            raise UserError(f"{path}: format {manifest['format']} is newer than this version of joao. Update joao.")
+        for key, value in origin.items():
+            before = manifest["made from"].get(key)
+            if before != value:
+                raise UserError(
+                    f"{folder}: was started with another {key}: {short_repr(before)}, now {short_repr(value)}. "
+                    "Choose another folder."
+                )
+        return [Part(**each) for each in manifest["parts"]] if manifest["complete"] else None
+
+
+def _part_name(number: int) -> str:
+    return f"part-{number:06}.parquet"
+
+
+def _read_done(folder: Path, stamp: str) -> dict[int, Part]:
+    """The parts in ``folder`` that were made from the same things, by number."""
+    done = {}
+    for path in folder.glob("part-*.parquet"):
+        with suppress(UserError, ValueError, KeyError):  # not one of ours, or damaged: it is written again
+            about = _about(path)
+            if about["made from"] == stamp:
+                done[int(path.stem.removeprefix("part-"))] = _entry(path.name, about)
+    return done
+
+
+def _about(path: Path) -> dict[str, Any]:
+    """What a part says about itself."""
+    with open_parquet(path) as file:
+        about: dict[str, Any] = parse_json(file.metadata.metadata[b"joao"])
+    return about
+
+
+def _entry(file: str, about: Mapping[str, Any]) -> Part:
+    counts = {key: about[key] for key in ("first_row", "rows", "unknown_labels")}
+    return Part(file, failures=len(about["failures"]), **counts)
+
+
+def _blocks(sources: Sequence[BlockSource], size: int, done: Container[int] = ()) -> Iterator[Block]:
+    """Read the blocks of all sources, except those whose numbers are ``done``."""
+    number = first_row = 0
+    for content in chain.from_iterable(source.blocks(0, size) for source in sources):
+        block = Block(number, first_row, content)
+        if number not in done:
+            yield block
+        number, first_row = number + 1, first_row + block.num_rows
+
+
+class _RowsOf:
+    """Computes the embeddings of a block ``(rows, d)``, NaN for failures; other processes get a copy with the model."""
+
+    def __init__(self, model: Model, columns: Columns, device: str) -> None:
+        self.model, self.columns, self.device = model, columns, device
+
+    def __call__(self, block: Block) -> Any:
+        dataset, outputs = self.compute(block)
+        return dataset.in_rows(outputs["embedding"])
+
+    def compute(self, block: Block) -> tuple[Dataset, dict[str, NDArray[Any]]]:
+        module = self.model.encoder if isinstance(self.model, TrainedEncoder) else self.model.classifier
+        module.to(pick_device(self.device))
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # sums of several threads round differently
+        try:
+            dataset = block_graphs(block.content, self.columns, ReadOptions())
+            return dataset, _outputs(self.model, dataset)
+        finally:
+            torch.set_num_threads(threads)
+
+
+class _PartWriter(_RowsOf):
+    """Writes the part of a block, and returns its number and entry."""
+
+    def __init__(self, model: Model, columns: Columns, device: str, folder: Path, stamp: str) -> None:
+        super().__init__(model, columns, device)
+        self.folder, self.stamp = folder, stamp
+
+    def __call__(self, block: Block) -> tuple[int, Part]:
+        dataset, outputs = self.compute(block)
+        trained = self.model if isinstance(self.model, TrainedEncoder) else self.model.trained
+        failures = [
+            [each.line or each.row + block.first_row, each.name, each.text, each.reason] for each in dataset.failures
+        ]
+        about = {
+            "made from": self.stamp,
+            "first_row": block.first_row,
+            "rows": dataset.num_rows,
+            "failures": failures,
+            "unknown_labels": trained.info.features.unknown_labels(dataset) if len(dataset) else 0,
+            "notices": dataset.notices,
+        }
+        path = self.folder / _part_name(block.number)
+        write_file(path, [to_parquet(outputs, dataset, block.first_row, {"joao": json.dumps(about)})])
+        return block.number, _entry(path.name, about)
+
+
+def _outputs(model: Model, dataset: Dataset) -> dict[str, NDArray[Any]]:
+    """Columns of embeddings ``(G, d)`` or predictions ``(G,)`` by name; there may be no graphs."""
+    if isinstance(model, TrainedEncoder):
+        empty = np.zeros((0, model.encoder.embedding_size), dtype=np.float32)
+        return {"embedding": model.embed(dataset).numpy() if len(dataset) else empty}
+    predicted = np.zeros((0, len(model.classes or model.tasks)), dtype=np.float32)
+    if len(dataset):
+        predicted = model.predict(dataset).numpy()
+    return prediction_columns(model, predicted)
+
+
+def prediction_columns(model: FinetunedModel, predicted: NDArray[np.float32]) -> dict[str, NDArray[Any]]:
+    """Columns of predictions ``(G, C)`` by name, as in CSV files."""
+    names = [name if model.kind == "numbers" else f"p_{name}" for name in model.class_names or model.tasks]
+    columns: dict[str, NDArray[Any]] = dict(zip(names, predicted.T, strict=True))
+    if model.kind == "classes":
+        return {"predicted": np.array(model.class_names)[predicted.argmax(axis=1)], **columns}
+    return columns
+
+
+def _finish(folder: Path, origin: dict[str, Any], parts: list[Part], computed: int) -> Parts:
+    """Write the list of failures and the complete manifest, after checking that no row is missing."""
+    first_row = 0
+    for number, part in enumerate(parts):
+        if part.file != _part_name(number) or part.first_row != first_row:
+            raise UserError(f"{folder / part.file}: rows from {first_row} on are missing. Run the same command again.")
+        first_row += part.rows
+    if not parts:
+        raise UserError(f"{folder}: the source has no rows.")
+    if any(part.failures for part in parts):
+        write_file(folder / FAILURES, _failure_lines(folder, parts))
+    notices: dict[str, None] = {}
+    for part in parts if computed else ():
+        notices |= dict.fromkeys(_about(folder / part.file)["notices"])
+        if len(notices) >= _MOST_NOTICES:
+            break
+    rows, failures = first_row, sum(part.failures for part in parts)
+    made = {"rows": rows, "failures": failures, "parts": [asdict(part) for part in parts]}
+    write_json(folder / MANIFEST, {"format": FORMAT, "complete": True, "made from": origin, **made})
+    for left in folder.glob(".*"):  # partial files of killed processes
+        with suppress(OSError):
+            left.unlink()
+    return Parts(folder, tuple(parts), computed, tuple(notices)[:_MOST_NOTICES])
+
+
+def _failure_lines(folder: Path, parts: Sequence[Part]) -> Iterator[bytes]:
+    yield b"line,name,smiles,reason\n"
+    for part in parts:
+        if part.failures:
+            text = io.StringIO()
+            csv.writer(text, lineterminator="\n").writerows(_about(folder / part.file)["failures"])
+            yield text.getvalue().encode()
