@@ -1,4 +1,4 @@
-"""Run independent tasks in several processes. Imports little: every process imports it first."""
+"""Run independent tasks in several processes or on a Ray cluster. Imports little: every process imports it first."""
 
 from __future__ import annotations
 
@@ -6,17 +6,24 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
 
-from joao.core.processes import map_in_processes
+from joao.core.processes import map_in_processes, map_on_ray
 
 Task = TypeVar("Task")
 
 
-def run_tasks(compute: Callable[[Task], object], tasks: Sequence[Task], jobs: int) -> Iterator[Task]:
+def run_tasks(
+    compute: Callable[[Task], object], tasks: Sequence[Task], jobs: int | None, engine: str = "local"
+) -> Iterator[Task]:
     """Run ``compute`` on every task in ``jobs`` processes, and yield each task when it is finished.
 
     Other processes must be able to import ``compute``. Each has one thread: sums of several threads round differently.
+    With the engine ``ray``, the processes are actors of a Ray cluster, by default one per core.
     """
-    if jobs > 1:
+    if engine == "ray":
+        for number, _ in map_on_ray(partial(_ignore_result, compute), tasks, jobs, _use_one_thread):
+            yield tasks[number]
+        return
+    if jobs is not None and jobs > 1:
         for number, _ in map_in_processes(partial(_ignore_result, compute), tasks, jobs, _use_one_thread):
             yield tasks[number]
         return

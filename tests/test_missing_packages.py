@@ -27,7 +27,8 @@ class Feature:
     Attributes:
         told: what each of the following mentions.
         calls: in Python, with a fitted model and an empty folder.
-        commands: of ``joao`` or ``repro``, where RUN is the folder of a run and SMILES a table of molecules.
+        commands: of ``joao`` or ``repro``, where RUN is the folder of a run, SMILES a table of molecules
+            and TABLE one in Parquet.
         others: commands next to the feature that need no package.
     """
 
@@ -41,6 +42,11 @@ def baseline(name):
     return lambda model, folder: (
         importlib.import_module("repro.baselines").BASELINES[name]().fit_transform(joao.read("MUTAG"))
     )
+
+
+def write(path):
+    path.write_bytes(b"PAR1")
+    return path
 
 
 def scaffolds(model, folder):
@@ -66,6 +72,22 @@ FEATURES = {
     "pandas": Feature(
         ("pandas", "pip install pandas"),
         (lambda model, folder: model.policy_.to_pandas(),),
+    ),
+    "pyarrow": Feature(
+        ("pyarrow", "pip install pyarrow"),
+        (lambda model, folder: joao.read(write(folder / "molecules.parquet")),),
+        ("embed RUN MUTAG --out parts", "embed RUN MUTAG --out embeddings.parquet", "data TABLE"),
+        ("embed RUN MUTAG --out embeddings.npz",),
+    ),
+    "ray": Feature(
+        ("ray", "pip install 'joao[ray]'"),
+        (lambda model, folder: joao.embed("MUTAG", "RUN", engine="ray"),),
+        (
+            "embed RUN MUTAG --out parts --engine ray",
+            "pack SMILES --out packed --engine ray",
+            "repro unsupervised --only MUTAG --methods wl --out table --engine ray",
+        ),
+        ("pack SMILES --out packed --engine local",),
     ),
     "rdkit": Feature(
         ("rdkit", "pip install rdkit"),
@@ -133,7 +155,9 @@ def check_commands(missing, folder):
 
 
 def outcome_of(command):
-    words = ["SMILES.smi" if word == "SMILES" else word for word in command.split()]
+    if "TABLE" in command:
+        write(Path("table.parquet"))
+    words = [{"SMILES": "SMILES.smi", "TABLE": "table.parquet"}.get(word, word) for word in command.split()]
     return run_command(repro_app, "repro", words[1:]) if words[0] == "repro" else run_joao(*words)
 
 

@@ -21,6 +21,7 @@ Methods = Annotated[str, typer.Option(help="Methods, separated by commas.", show
 LabelRates = Annotated[str, typer.Option("--label-rate", help="Percentages, separated by commas.", show_default="1,10")]
 Records = Annotated[Path, typer.Option("--out", help="Folder of the records (.jsonl), read and written.")]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Number of processes.", show_default="all cores")]
+Engine = Annotated[str, typer.Option(help="local, or ray: compute the cells on a Ray cluster.")]
 Encoders = Annotated[Path, typer.Option(help="Folder of the pre-trained encoders.")]
 Pictures = Annotated[Path, typer.Option("--figures", help="Folder for PDF, SVG and PNG.")]
 
@@ -51,14 +52,21 @@ def run_options(
     jobs: int | None,
     precision: str | None = None,
     encoders: Path | None = None,
+    engine: str = "local",
 ) -> RunOptions:
     """Collect the options of a command. The device must support the precision."""
+    from joao.core.processes import check_engine
     from joao.training.device import check_precision
     from repro.protocols.cells import RunOptions
 
     if precision is not None:
         check_precision(device, precision)
-    return RunOptions(out, data_root, device, precision or "32-true", jobs or all_cores(), encoders or Path("runs"))
+    check_engine(engine)
+    if engine == "ray":  # whose workers have other working folders
+        out, data_root = out.absolute(), data_root and str(Path(data_root).absolute())
+    else:
+        jobs = jobs or all_cores()
+    return RunOptions(out, data_root, device, precision or "32-true", jobs, encoders or Path("runs"), engine)
 
 
 def progress_summary(wanted: int, what: str, missing: int, folders: str) -> str:

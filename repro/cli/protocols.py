@@ -16,6 +16,7 @@ from repro.cli.options import (
     DEFAULT_FIGURES,
     DEFAULT_RECORDS,
     Encoders,
+    Engine,
     Jobs,
     LabelRates,
     Methods,
@@ -64,6 +65,7 @@ def unsupervised(
     twins_together: TwinsTogether = False,
     out: Records = DEFAULT_RECORDS,
     jobs: Jobs = None,
+    engine: Engine = "local",
     device: Device = "auto",
     data_root: DataRoot = None,
     quiet: Quiet = False,
@@ -80,7 +82,8 @@ def unsupervised(
             if reason := why_not(dataset, method):
                 output.notice(f"{method} on {dataset} is skipped: {reason}")
     lines = [
-        cells_of(row) for row in rows(_unsupervised_records(wanted, run_options(out, data_root, device, jobs), output))
+        cells_of(row)
+        for row in rows(_unsupervised_records(wanted, run_options(out, data_root, device, jobs, engine=engine), output))
     ]
     pages = show_table(output, HEADER, lines, "Unsupervised: accuracy of an SVM, five seeds", "unsupervised", out)
     output.say(f"Table of all records: {pages / ('variants.md' if inductive or twins_together else 'table.md')}")
@@ -93,6 +96,7 @@ def objectives(
     methods: Methods = "",
     out: Records = DEFAULT_RECORDS,
     jobs: Jobs = None,
+    engine: Engine = "local",
     device: Device = "auto",
     data_root: DataRoot = None,
     quiet: Quiet = False,
@@ -105,7 +109,9 @@ def objectives(
 
     output = Output(quiet, as_json)
     wanted = cells(split_names(only), split_names(methods), table="objectives")
-    lines = objective_lines(_unsupervised_records(wanted, run_options(out, data_root, device, jobs), output))
+    lines = objective_lines(
+        _unsupervised_records(wanted, run_options(out, data_root, device, jobs, engine=engine), output)
+    )
     title = "Accuracy of an SVM, five seeds, with uniform pairs and with JOAO"
     pages = show_table(output, HEADER, lines, title, "unsupervised", out)
     output.say(f"Table of all records: {pages / 'objectives.md'}")
@@ -130,6 +136,7 @@ def semi_supervised(
     label_rate: LabelRates = "",
     out: Records = DEFAULT_RECORDS,
     jobs: Jobs = None,
+    engine: Engine = "local",
     device: Device = "auto",
     precision: Precision = "32-true",
     data_root: DataRoot = None,
@@ -137,7 +144,8 @@ def semi_supervised(
     as_json: AsJson = False,
 ) -> None:
     """Semi-supervised table: fine-tuning with 1 % or 10 % of the labels, next to the paper's figures."""
-    rates, options = parse_label_rates(label_rate), run_options(out, data_root, device, jobs, precision)
+    rates = parse_label_rates(label_rate)
+    options = run_options(out, data_root, device, jobs, precision, engine=engine)
     _few_labels("semi_supervised", split_names(only), split_names(methods), rates, options, Output(quiet, as_json))
 
 

@@ -47,16 +47,19 @@ class RunOptions:
         records: folder of the records.
         data_root: folder of the data sets.
         device, precision: for training.
-        jobs: number of processes with one thread each. The results do not depend on it.
+        jobs: number of processes with one thread each; None: one per core of a Ray cluster. The results do not depend
+            on it.
         encoders: folder of pre-training runs, for tables that keep them. Interrupted runs are resumed.
+        engine: ``local``, or ``ray``: a Ray cluster, whose machines must all see the records and data sets.
     """
 
     records: Path
     data_root: str | None = None
     device: str = "auto"
     precision: str = "32-true"
-    jobs: int = 1
+    jobs: int | None = 1
     encoders: Path = Path("runs")
+    engine: str = "local"
 
 
 Compute = Callable[[Task, RunOptions], Iterable[Record]]
@@ -74,7 +77,7 @@ def compute_and_write(
         file: returns the record file of a folder. Other processes must be able to import it.
     """
     make_folder(options.records)
-    yield from run_tasks(partial(_compute_one, compute, file, options), works, options.jobs)
+    yield from run_tasks(partial(_compute_one, compute, file, options), works, options.jobs, options.engine)
 
 
 def _compute_one(compute: Compute[Task], file: Callable[[Path], RecordFile], options: RunOptions, work: Task) -> None:

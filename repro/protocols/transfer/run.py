@@ -164,7 +164,7 @@ def pretrain_missing(
     if source is None and not missing and len(known) == 1 and usual in dict(known):
         return  # all were pre-trained on the usual corpus, which need not be available
     # Read and compared with the test molecules once, here: other processes find it in the cache.
-    everything = _whole_corpus(source, options.data_root, options.jobs)
+    everything = _whole_corpus(source, options.data_root, options.jobs or 1)
     left_out = np.zeros(0, dtype=np.int64) if whole else left_out_of(everything, options.data_root)
     fingerprint = corpus(source, options.data_root, left_out=left_out).fingerprint
     for folder, info in there:

@@ -282,7 +282,12 @@ def ray_cluster() -> Iterator[Any]:
 
 
 def map_on_ray(
-    compute: Callable[[Item], Result], items: Iterable[Item], workers: int | None = None, *, on_gpu: bool = False
+    compute: Callable[[Item], Result],
+    items: Iterable[Item],
+    workers: int | None = None,
+    begin: Callable[[], None] | None = None,
+    *,
+    on_gpu: bool = False,
 ) -> Iterator[tuple[int, Result]]:
     """Like :func:`map_in_processes`, but in actors on a Ray cluster (:func:`ray_cluster`), which may die.
 
@@ -299,14 +304,14 @@ def map_on_ray(
         if count < 1:
             raise UserError(f"engine: the Ray cluster has no {kind}. Give the number of workers to wait for.")
         options = {"num_cpus": int(not on_gpu), "num_gpus": int(on_gpu), "max_restarts": -1}
-        call = ray.put(compute)
+        call = ray.put((compute, begin))
 
-        def begin(actor: Any) -> Any:
+        def start(actor: Any) -> Any:
             return actor.begin.options(max_task_retries=-1).remote(call)  # if it restarts, it answers later
 
         try:
             actors = [ray.remote(**options)(_RayWorker).remote() for _ in range(count)]
-            pending: dict[Any, tuple[Any, tuple[int, Item] | None]] = {begin(each): (each, None) for each in actors}
+            pending: dict[Any, tuple[Any, tuple[int, Item] | None]] = {start(each): (each, None) for each in actors}
             idle: list[Any] = []
             while True:
                 while idle and (item := lost.popleft() if lost else next(waiting, None)) is not None:
@@ -332,7 +337,7 @@ def map_on_ray(
                             "short, use smaller parts or fewer workers per machine."
                         ) from error
                     lost.append(item)
-                    pending[begin(actor)] = actor, None
+                    pending[start(actor)] = actor, None
                     continue
                 idle.append(actor)
                 if isinstance(result, Exception):
@@ -349,9 +354,11 @@ class _RayWorker:
 
     _compute: Callable[[Any], Any] | None = None
 
-    def begin(self, compute: Callable[[Any], Any]) -> None:
-        """Take the function, which is not an argument of the constructor: Ray may lose that before a restart."""
-        self._compute = compute
+    def begin(self, call: tuple[Callable[[Any], Any], Callable[[], None] | None]) -> None:
+        """Take the functions, which are not arguments of the constructor: Ray may lose those before a restart."""
+        self._compute, begin = call
+        if begin is not None:
+            begin()
 
     def compute(self, item: Any) -> Any:
         if self._compute is None:  # it has restarted since it began, and must begin again
