@@ -26,7 +26,13 @@ QUICK = {
     "evaluate": ["--folds", "2"],
     "compare": ["--epochs", "1", "--folds", "2", "--partitions", "1"],
 }
-NEEDS = {"attr_masking": "rdkit", "scaling": "pyarrow", "exported-models": "rdkit", "molecules": "rdkit", "compare": "gensim"}
+NEEDS = {
+    "attr_masking": "rdkit",
+    "scaling": "pyarrow",
+    "exported-models": "rdkit",
+    "molecules": "rdkit",
+    "compare": "gensim",
+}
 SLOW = ("compare", "report", "scikit-learn", "methods/baselines")
 SMILES = ["CCO", "c1ccccc1", "CC(=O)O", "CCN", "C1CCCCC1", "CCOC(C)=O"]
 
