@@ -4,13 +4,14 @@ import csv
 import json
 
 import numpy as np
+import pytest
 from scipy.sparse import csr_array
 
 from joao.baselines import BASELINES
 from joao.data import read
 from joao.data.names import BUNDLED
 from joao.runs.trained import load_run
-from tests.cli.conftest import assert_noted, last_command
+from tests.cli.conftest import assert_noted, assert_refused, last_command
 from tests.messages import assert_mentions
 
 MUTAG = read(BUNDLED / "MUTAG.zip")
@@ -74,3 +75,38 @@ def test_rows_of_baselines_beside_the_embeddings(joao, mutag_run, tmp_path):
     assert outcome.code != 0
     assert_mentions(outcome.err, "--with", "wx", "wl")
     assert not (tmp_path / "more.npz").exists()
+
+
+def test_options_that_need_a_folder_or_a_file(joao, mutag_run, tmp_path):
+    before = sorted(tmp_path.iterdir())
+    for name, words in {
+        "a.csv": ["--workers", 2],
+        "b.npz": ["--engine", "ray"],
+        "c.parquet": ["--part-rows", 5],
+        "folder": ["--with", "wl"],
+        "other": ["--engine", "slurm"],
+    }.items():
+        outcome = joao("embed", mutag_run, "MUTAG", "--out", name, *words)
+        assert_refused(outcome, words[0] if name != "other" else "slurm")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_folder_and_file_of_parquet(joao, mutag_run, mutag_tuned, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    words = ["embed", mutag_run, "MUTAG", "--out", "parts", "--part-rows", 100]
+    outcome = joao(*words, "--json")
+    facts = {"folder": "parts", "rows": 188, "failures": 0, "parts": 2}
+    assert json.loads(outcome.out) == {**facts, "computed": 2}
+    assert json.loads(joao(*words, "--json").out) == {**facts, "computed": 0}
+    assert_refused(joao("embed", mutag_run, "MUTAG", "--out", "parts"), "parts", "part_rows", 100, 16384)
+    assert joao("embed", mutag_run, "MUTAG", "--out", "one.parquet", "--with", "ldp").code == 0
+    one = parquet.read_table(tmp_path / "one.parquet")
+    assert one.column_names == ["row", "id", "class", "embedding", "ldp"]
+    expected = load_run(mutag_run, device="cpu").embed(MUTAG).numpy()
+    np.testing.assert_array_equal(np.array(one["embedding"].to_pylist(), dtype=np.float32), expected)
+    assert one["class"].to_pylist() == MUTAG.labels.tolist()
+    assert joao("predict", mutag_tuned, "MUTAG", "--out", "predicted").code == 0
+    assert joao("predict", mutag_tuned, "MUTAG", "--out", "predicted.parquet").code == 0
+    folder, file = (parquet.read_table(tmp_path / name) for name in ("predicted", "predicted.parquet"))
+    assert folder.replace_schema_metadata().equals(file.replace_schema_metadata())
+    assert folder.column_names == ["row", "id", "predicted", "p_-1", "p_1"]
