@@ -30,6 +30,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+
 from joao.core.provenance import command, machine, versions
 from joao.data.formats.smiles import Columns
 from joao.data.sources import read_whole
@@ -78,10 +80,10 @@ def count_rows(folder: Path, rows: int) -> tuple[int, int]:
     """The numbers of rows that are missing and that occur more than once, from the column ``row`` of all parts."""
     import pyarrow.parquet as parquet
 
-    found: Counter[int] = Counter()
+    counts = np.zeros(rows, dtype=np.uint8)
     for path in sorted(folder.glob("part-*.parquet")):
-        found.update(parquet.read_table(path, columns=["row"])["row"].to_pylist())
-    return len({*range(rows)} - found.keys()), sum(count > 1 for count in found.values())
+        np.add.at(counts, parquet.read_table(path, columns=["row"])["row"].to_numpy(), 1)
+    return int((counts == 0).sum()), int((counts > 1).sum())
 
 
 def workers_of(pid: int) -> list[int]:
@@ -165,6 +167,12 @@ def wait_for_part(out: Path, running: subprocess.Popen[bytes]) -> None:
         time.sleep(0.05)
 
 
+def peak_bytes(pid: int) -> int:
+    """The high-water mark of the resident memory of a process; 0 if it has ended."""
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), 0)
+
+
 def memory(sizes: Sequence[int]) -> list[dict[str, Any]]:
     """Peak resident memory and CPU seconds of ``joao embed`` in one process."""
     found = []
@@ -176,10 +184,16 @@ def memory(sizes: Sequence[int]) -> list[dict[str, Any]]:
             synthetic_table(table, rows)
             started = time.monotonic()
             running = joao("embed", encoder, table, "--out", out, "--workers", 1, "--quiet")
-            _, status, used = os.wait4(running.pid, 0)
+            peak, used = 0, None
+            while used is None:
+                # Not ru_maxrss: a new process inherits that of the process that starts it.
+                peak = max(peak, peak_bytes(running.pid))
+                done, status, usage = os.wait4(running.pid, os.WNOHANG)
+                used = usage if done else None
+                time.sleep(0.1)
             assert status == 0
             missing, twice = count_rows(out, rows)
-            figures = {"peak bytes": used.ru_maxrss * 1024, "CPU seconds": used.ru_utime + used.ru_stime}
+            figures = {"peak bytes": peak, "CPU seconds": used.ru_utime + used.ru_stime}
             found.append({"rows": rows, **figures, "seconds": time.monotonic() - started, "missing": missing})
             found[-1] |= {"twice": twice, "parts": len(list(out.glob("part-*")))}
             print(found[-1], flush=True)
