@@ -100,6 +100,8 @@ def test_parts_and_shards_have_the_bytes_of_one_process(cluster, table, tmp_path
     written = joao.embed(table, "molecules", tmp_path / "ray", engine="ray", workers=2, **options)
     assert (len(written), written.num_failures, written.computed) == (200, 4, 7)
     assert contents(tmp_path / "ray") == contents(tmp_path / "one")
+    with refused("device", "cuda:1"):
+        joao.embed(table, "molecules", tmp_path / "new", engine="ray", device="cuda:1")
     convert = lambda function, blocks: in_order(map_on("ray", function, blocks, 2))  # noqa: E731
     for name, how in (("a", map), ("b", convert)):
         source = BlockSource(table, None, Columns(), ReadOptions())

@@ -181,7 +181,7 @@ def embed(
     blocks = _blocks(sources, part_rows)
     with _device_of(engine, device) as kind:
         compute = _RowsOf(trained, sources[0].columns, kind)
-        found = in_order(map_on(engine, compute, blocks, workers, on_gpu=kind == "cuda"))
+        found = in_order(map_on(engine, compute, blocks, workers, on_gpu=kind != "cpu"))
         return np.concatenate(list(found))
 
 
@@ -249,7 +249,7 @@ def write_parts(
             if expected is None or list(expected) != [done.get(number) for number in range(len(expected))]:
                 compute = _PartWriter(model, sources[0].columns, kind, folder.absolute(), stamp)
                 missing = _blocks(sources, part_rows, done)
-                for _, (number, part) in map_on(engine, compute, missing, workers, on_gpu=kind == "cuda"):
+                for _, (number, part) in map_on(engine, compute, missing, workers, on_gpu=kind != "cpu"):
                     done[number], computed, rows = part, computed + 1, rows + part.rows
                     on_part(len(done), rows)
                 for source in sources:
@@ -259,12 +259,16 @@ def write_parts(
 
 @contextmanager
 def _device_of(engine: str, device: str) -> Iterator[str]:
-    """Yield the kind of device, ``cpu`` or ``cuda``; Ray is connected inside the context."""
-    if engine != "ray" or device not in ("auto", "cuda"):
-        yield pick_device(device).type
+    """Yield the device of workers; Ray, which gives each of them one GPU, is connected inside the context."""
+    if engine != "ray":
+        yield str(pick_device(device))
         return
+    if device not in ("auto", "cpu", "cuda"):
+        raise UserError(
+            f"device: must be auto, cpu or cuda with Ray, which assigns the GPUs, got {short_repr(device)}."
+        )
     with ray_cluster() as ray:
-        yield "cuda" if device == "cuda" or ray.cluster_resources().get("GPU") else "cpu"
+        yield "cuda" if device == "cuda" or (device == "auto" and ray.cluster_resources().get("GPU")) else "cpu"
 
 
 def _origin(sources: Sequence[BlockSource], model: Model, device: str, part_rows: int) -> dict[str, Any]:
@@ -275,7 +279,7 @@ def _origin(sources: Sequence[BlockSource], model: Model, device: str, part_rows
         "input": [[source.path.name, hashlib.sha256(source.stamp.encode()).hexdigest()] for source in sources],
         "model": model_hash(model),
         "part_rows": part_rows,
-        "device": device,
+        "device": device.partition(":")[0],
         "versions": {name: found[name] for name in ("joao", "torch", "rdkit") if name in found}
         | {"pyarrow": import_parquet().__version__},
     }
