@@ -125,11 +125,14 @@ def test_missing_values_have_a_colour_outside_the_scale(browser, tmp_path, new_r
     browser.click("#tab-map")
     drawn = "[...document.querySelectorAll('.points path')].map(p => getComputedStyle(p)).map(s => [s.fill, s.stroke])"
     found = browser.ask(drawn)
-    known = [fill for number, (fill, _) in enumerate(found) if number % 3]
-    assert len(set(known)) == 20
+    known = [each for number, each in enumerate(found) if number % 3]
+    assert len({fill for fill, _ in known}) == 20
+    assert "rgb(208, 28, 139)" not in {stroke for _, stroke in known}
     assert {tuple(each) for number, each in enumerate(found) if number % 3 == 0} == {("none", "rgb(208, 28, 139)")}
     assert browser.ask("document.querySelector('.legend .scale').textContent") == "129"  # from 1 to 29
     assert "no label" in browser.ask("document.querySelector('.legend').textContent")
+    parts = "[...document.querySelectorAll('.legend li, .legend .scale')]"
+    assert all(browser.ask(f"{parts}.map(each => each.scrollWidth <= each.clientWidth)"))  # nothing overlaps
 
 
 def test_the_address_selects_a_tab(page):

@@ -74,8 +74,8 @@ function buildMap(run) {
     points.forEach((point, i) => {
       const code = colouring && colouring.codes ? colouring.codes[i] : -1;
       point.setAttribute("d", shapeOf(code)(px[i], py[i], radius));
-      point.setAttribute("class", colouring && colouring.codes ? classOf(code) : colouring ? "cn" : "c0");
       const value = colouring && colouring.values ? colouring.values[i] : null;
+      point.setAttribute("class", !colouring ? "c0" : value === null ? classOf(code) : "cv");
       if (value === null) point.removeAttribute("style");
       else point.setAttribute("style", `fill: ${rgb(colourAt((value - low) / (high - low || 1)))}`);
     });

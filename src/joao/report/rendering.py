@@ -221,10 +221,9 @@ def _status(run: ReportedRun) -> str:
     if run.finetuned is None:
         return trained
     tuned = run.finetuned.info
-    sizes = (
-        f"{tuned.num_train:,} for training, {tuned.num_validation:,} for validation, {tuned.num_test:,} for the test"
-    )
-    return f"labelled graphs: {sizes} ({tuned.split} split); encoder of {info.data} ({trained})"
+    sizes = {"training": tuned.num_train, "validation": tuned.num_validation, "the test": tuned.num_test}
+    parts = ", ".join(f"{size:,} for {part}" for part, size in sizes.items() if size)
+    return f"labelled graphs: {parts} ({tuned.split} split); encoder of {info.data} ({trained})"
 
 
 def _hint(run: ReportedRun) -> str:
@@ -270,7 +269,7 @@ def _finetuned_headline(run: ReportedRun) -> Headline | None:
     metric, value = known[part]
     counts = info.graphs_per_class.values()
     chance = {"accuracy": f"; largest class {100 * max(counts, default=0) / (sum(counts) or 1):.1f} %"}
-    how = "evaluated once" if part == "test" else "which chose the epoch: optimistic"
+    how = "evaluated once" if part == "test" else "which also chose the epoch (optimistic)"
     graphs = f"{sizes[part]:,} {part} graph{'s' if sizes[part] != 1 else ''}"
     forest = f"; random forest on ECFP {known[FOREST][1]}" if FOREST in known else ""
     return Headline(value, f"{metric} on {graphs}, {how}{chance.get(metric, '')}{forest}")
