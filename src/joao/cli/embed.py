@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from typer import Argument, Option
 
 from joao.cli import inputs
-from joao.cli.output import Output, check_row_file, python_command, quantity, shell_quote, write_row_file
+from joao.cli.output import Output, check_row_file, free_path, python_command, quantity, shell_quote, write_row_file
 from joao.core.errors import Interrupted, UserError, short_repr, suggest
 
 if TYPE_CHECKING:
@@ -195,5 +195,8 @@ def export(
         output.say(f"Half precision changes embeddings by up to {change:.2g} of their norm.")
     trained = exported.trained
     command, made = ("predict", "predictions.csv") if trained.info.finetuned_on else ("embed", "embeddings.csv")
-    data = inputs.source_words(trained.recipe.data, trained.recipe.columns, None) if trained.recipe.data else "DATA"
-    output.suggest(f"{command} {shell_quote(out)} {data}", Path(made))
+    if trained.recipe.data:
+        data = inputs.source_words(trained.recipe.data, trained.recipe.columns, None)
+        output.suggest(f"{command} {shell_quote(out)} {data}", Path(made))
+    else:
+        output.say(f"With your own graphs: joao {command} {shell_quote(out)} DATA --out {free_path(Path(made))}")

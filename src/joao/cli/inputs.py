@@ -109,7 +109,7 @@ def open_data(
     """
     from joao.data import Shards, read
 
-    with output.progress("reading molecules", None) as bar:
+    with output.progress("reading", None) as bar:
         dataset = read(source, data_root, jobs=all_cores(), on_rows=bar.add, **columns)
     for notice in dataset.notices:
         output.notice(notice)

@@ -112,9 +112,9 @@ def write_row_file(path: Path, content: Any, failures: Path, dataset: Dataset) -
 
 
 def python_command(path: Path, name: str) -> str:
-    """The Python expression that reads an output file: array ``name`` of an .npz file, or a .csv table."""
+    """Python code that reads an output file: array ``name`` of an .npz file, or a .csv table."""
     if path.suffix == ".npz":
-        return f"numpy.load({str(path)!r})['{name}']"
+        return f"import numpy; numpy.load({str(path)!r})['{name}']"
     if path.suffix == ".parquet":
-        return f"pandas.read_parquet({str(path)!r})"
-    return f"pandas.read_csv({str(path)!r}, index_col='graph')"
+        return f"import pandas; pandas.read_parquet({str(path)!r})"
+    return f"import pandas; pandas.read_csv({str(path)!r}, index_col='graph')"

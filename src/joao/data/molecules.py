@@ -59,10 +59,16 @@ def featuriser_version() -> str | None:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Number of processes, and a function called with the numbers of newly converted molecules and of all molecules."""
+    """Options of :func:`joao.read` that are not columns: ``jobs``, ``on_rows`` and ``node_label``."""
 
     jobs: int = 1
     on_rows: Callable[[int, int], None] | None = None
+    node_label: str = ""
+
+    def count_rows(self, done: int, total: int) -> None:
+        """Report every thousandth row, and the rest at the end, of more than a thousand; ``done`` have been read."""
+        if self.on_rows is not None and total > 1000 and (done % 1000 == 0 or done == total):
+            self.on_rows((done - 1) % 1000 + 1, total)
 
 
 def make_molecules(

@@ -51,6 +51,7 @@ def read(
     smiles: str | None = None,
     identifiers: str | None = None,
     tasks: Sequence[str] | None = None,
+    node_label: str | None = None,
     jobs: int = 1,
     on_rows: Callable[[int, int], None] | None = None,
 ) -> Dataset | Shards:
@@ -67,9 +68,12 @@ def read(
         smiles: SMILES column of a table (detected if not given).
         identifiers: identifier column of a table (detected if not given).
         tasks: label columns of a table; by default all numeric columns.
+        node_label: attribute of the nodes of networkx graphs or GraphML that is a category, with integers or text;
+            by default ``label``.
         jobs: number of processes that convert molecules. With more than one, a script must guard its calls with
             ``if __name__ == "__main__":``.
-        on_rows: called with the numbers of newly converted molecules and of all molecules, for a progress bar.
+        on_rows: called with the numbers of newly converted and of all molecules, networkx graphs or lines of JSON, for
+            a progress bar.
 
     Large sources are cached, see :mod:`joao.data.cache`.
 
@@ -81,7 +85,8 @@ def read(
     """
     if isinstance(tasks, str):
         raise UserError(f"tasks must be a list of columns, got {tasks!r}. Use [{tasks!r}].")
-    columns, options = Columns(smiles, identifiers, None if tasks is None else tuple(tasks)), ReadOptions(jobs, on_rows)
+    columns = Columns(smiles, identifiers, None if tasks is None else tuple(tasks))
+    options = ReadOptions(jobs, on_rows, node_label or "")
     if isinstance(source, str | os.PathLike):
         path = resolve_path(source, root)
         if columns != Columns() and known_suffix(path) not in TABLE_SUFFIXES:
@@ -119,8 +124,14 @@ def read_path(path: Path, columns: Columns, options: ReadOptions) -> Dataset | S
         found = detect_format(path, has_columns=columns.are_given)
         if found is None:
             raise UserError(_no_format_message(path))
+        if options.node_label and not found.reader.startswith("graphml:"):
+            raise UserError(
+                f"{path}: a node label can be chosen for networkx graphs and GraphML, not for {found.title}."
+            )
         if not found.cached:
             return found.read(path)
+        if found.has_options:
+            return read_cached(path, lambda path: found.read(path, options), options.node_label)
         if not found.has_columns:
             return read_cached(path, found.read)
         reader = lambda path: found.read(path, columns, options)  # noqa: E731
@@ -172,7 +183,9 @@ def from_objects(source: Any, options: ReadOptions | None = None) -> Dataset:
     if classes[0] == "Graph":
         from joao.data.formats.graphml import from_networkx
 
-        return from_networkx(graphs, name)
+        return from_networkx(graphs, name, options=options)
+    if options is not None and options.node_label:
+        raise UserError(f"{name}: a node label can be chosen for networkx graphs and GraphML; Data has it in x.")
     from joao.data.formats.geometric import from_geometric
 
     return from_geometric(graphs, name)

@@ -36,6 +36,7 @@ class FileFormat:
         piece_reader: reads ``size`` rows at a time after the first ``skip``, for files larger than memory: graphs, or
             tables of molecules, which other processes can convert.
         has_columns: whether the columns of SMILES, identifiers and tasks can be named.
+        has_options: whether the reader takes the options of :func:`joao.read` that are not columns.
         cached: whether large sources are kept in the cache.
     """
 
@@ -46,6 +47,7 @@ class FileFormat:
     detector: str = ""
     piece_reader: str = ""
     has_columns: bool = False
+    has_options: bool = False
     cached: bool = True
 
     def detect(self, path: Path) -> bool:
@@ -88,13 +90,20 @@ FORMATS = (
         has_columns=True,
     ),
     FileFormat("edge list", "edge_list:read_edge_list", suffixes=(".csv", ".csv.gz", ".csv.xz")),
-    FileFormat("JSON lines", "jsonl:read_jsonl", suffixes=(".jsonl", ".jsonl.gz"), piece_reader="jsonl:iterate_jsonl"),
+    FileFormat(
+        "JSON lines",
+        "jsonl:read_jsonl",
+        suffixes=(".jsonl", ".jsonl.gz"),
+        piece_reader="jsonl:iterate_jsonl",
+        has_options=True,
+    ),
     FileFormat(
         "GraphML",
         "graphml:read_graphml",
         suffixes=(".graphml",),
         folder_files=("*.graphml",),
         detector="graphml:is_graphml",
+        has_options=True,
     ),
     FileFormat(
         "OGB",

@@ -20,9 +20,10 @@ from xml.parsers.expat import ExpatError, ParserCreate
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.core.errors import UserError, join_names, short_repr
+from joao.core.errors import UserError, join_names, quantity, short_repr
 from joao.core.files import open_regular
 from joao.data.dataset import Array, Dataset
+from joao.data.molecules import ReadOptions
 from joao.data.validation import make_dataset, parse_label
 
 MAX_TAG_BYTES = 1 << 22  # bytes
@@ -32,13 +33,18 @@ _UNREADABLE = (ExpatError, ParseError, ValueError, LookupError, TypeError, Attri
 _Row = tuple[str, dict[Any, Any]]  # node or edge for messages, and its attributes
 
 
-def from_networkx(graphs: Sequence[Any], name: str, places: Sequence[str] = ()) -> Dataset:
+def from_networkx(
+    graphs: Sequence[Any], name: str, places: Sequence[str] = (), options: ReadOptions | None = None
+) -> Dataset:
     """Convert networkx graphs; messages call the third one ``name[2]``, or ``places[2]`` if given."""
     places = places or [f"{name}[{index}]" for index in range(len(graphs))]
+    options = options or ReadOptions()
+    label = options.node_label or "label"
     nodes: list[_Row] = []
     edge_rows: list[_Row] = []
     edges: list[tuple[int, int]] = []
-    for graph, place in zip(graphs, places, strict=True):
+    for number, (graph, place) in enumerate(zip(graphs, places, strict=True), 1):
+        options.count_rows(number, len(graphs))
         numbers = {node: len(nodes) + position for position, node in enumerate(graph.nodes)}
         nodes += [(f"{place}: node {node!r}", data) for node, data in graph.nodes(data=True)]
         for source, target, data in graph.edges(data=True):
@@ -52,8 +58,8 @@ def from_networkx(graphs: Sequence[Any], name: str, places: Sequence[str] = ()) 
         name,
         np.array([len(graph) for graph in graphs], dtype=np.int64),
         (ends[:, 0], ends[:, 1]),
-        node_labels=_node_labels(nodes),
-        node_attributes=_attributes(nodes, name, "node", notices, skip="label"),
+        node_labels=_node_labels(nodes, label, is_required=bool(options.node_label)),
+        node_attributes=_attributes(nodes, name, "node", notices, skip=label),
         edge_attr=_attributes(edge_rows, name, "edge", notices),
         graph_labels=[_class(graph, place) for graph, place in zip(graphs, places, strict=True)],
         notices=notices,
@@ -65,13 +71,13 @@ def is_graphml(folder: Path) -> bool:
     return any(folder.glob("*.graphml"))
 
 
-def read_graphml(path: Path) -> Dataset:
+def read_graphml(path: Path, options: ReadOptions | None = None) -> Dataset:
     """Read a GraphML file, or all GraphML files of a folder."""
     files = sorted(path.glob("*.graphml")) if path.is_dir() else [path]
     found = [(graph, str(file)) for file in files for graph in _graphml(file)]
     if not found:
         raise UserError(f"{path}: contains no graphs.")
-    dataset = from_networkx([graph for graph, _ in found], path.stem, [place for _, place in found])
+    dataset = from_networkx([graph for graph, _ in found], path.stem, [place for _, place in found], options)
     names = tuple(Path(place).stem for _, place in found)
     return replace(dataset, graph_names=names) if len(set(names)) == len(names) else dataset
 
@@ -115,16 +121,17 @@ def _check_markup(path: Path) -> None:
         parser.Parse(b"", True)
 
 
-def _node_labels(nodes: list[_Row]) -> Array | None:
-    if not any("label" in data for _, data in nodes):
+def _node_labels(nodes: list[_Row], key: str, is_required: bool) -> Array | None:
+    """The attribute ``key`` of all nodes; None if no node has it and it is not required."""
+    if not is_required and not any(key in data for _, data in nodes):
         return None
     labels: list[int | str] = []
     for place, data in nodes:
-        if "label" not in data:
-            raise UserError(f"{place} has no 'label', but other nodes have one. Label all nodes or none.")
-        label = parse_label(data["label"])
+        if key not in data:
+            raise UserError(f"{place} has no {short_repr(key)}, the node label. Label all nodes or none.")
+        label = parse_label(data[key])
         if label is None:
-            raise UserError(f"{place}: 'label' must be an integer or text, got {short_repr(data['label'])}.")
+            raise UserError(f"{place}: {short_repr(key)} must be an integer or text, got {short_repr(data[key])}.")
         if labels and type(label) is not type(labels[0]):
             raise UserError(f"{place}: label {label!r} and the earlier label {labels[0]!r} have different types.")
         labels.append(label)
@@ -139,11 +146,29 @@ def _attributes(
     numeric = {key for _, data in rows for key, value in data.items() if key != skip and _vector(value, key)}
     left_out = " ".join(join_names(sorted(str(key) for key in names - numeric), 20).split())
     if names - numeric:
-        notices.append(f"{name}: {what} attributes that are not numbers are ignored: {left_out}.")
+        notices.append(f"{name}: {what} attributes that are not numbers are ignored: {left_out}.{_offer(rows, skip)}")
     if not numeric:
         return None
     columns = [_column(rows, key, what) for key in sorted(numeric, key=str)]
     return np.concatenate(columns, axis=1)
+
+
+def _offer(rows: list[_Row], label: str | None) -> str:
+    """How to use a text attribute of nodes without ``label`` as label: the one with the fewest values, if they repeat.
+
+    ``label`` is None for edges.
+    """
+    values: dict[str, set[str]] = {}
+    if label is not None and not any(label in data for _, data in rows):
+        for _, data in rows:
+            for key, value in data.items():
+                if isinstance(value, str):
+                    values.setdefault(str(key), set()).add(value)
+    best = min(values, key=lambda key: len(values[key]), default="")
+    if not best or len(values[best]) == len(rows):
+        return ""
+    found = f"Use {short_repr(best)} ({quantity(len(values[best]), 'values')}) as node label"
+    return f" {found}: joao.read(..., node_label={short_repr(best)}), or joao pack with --node-label."
 
 
 def _column(rows: list[_Row], key: str, what: str) -> NDArray[np.float64]:

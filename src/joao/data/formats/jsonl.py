@@ -20,15 +20,16 @@ from joao.core.errors import UserError, short_repr, suggest, user_error_on_failu
 from joao.core.files import parse_json
 from joao.data.dataset import Array, Dataset
 from joao.data.formats.text import base_name, file_budget, text_lines
+from joao.data.molecules import ReadOptions
 from joao.data.validation import check_isolated_nodes, make_dataset, parse_label, to_global_edges
 
 _NODE_ROWS = ("node_labels", "node_attributes")
 _KEYS = ("edges", "num_nodes", *_NODE_ROWS, "edge_attributes", "label")
 
 
-def read_jsonl(path: Path) -> Dataset:
+def read_jsonl(path: Path, options: ReadOptions | None = None) -> Dataset:
     """Read all graphs of a file."""
-    return _make(path, list(_lines(path)))
+    return _make(path, list(_lines(path)), options or ReadOptions())
 
 
 def iterate_jsonl(path: Path, size: int, skip: int = 0) -> Iterator[Dataset]:
@@ -36,7 +37,7 @@ def iterate_jsonl(path: Path, size: int, skip: int = 0) -> Iterator[Dataset]:
     lines = islice(_lines(path), skip, None)
     piece = list(islice(lines, size))
     while piece or not skip:  # an empty file raises an error
-        yield _make(path, piece)
+        yield _make(path, piece, ReadOptions())
         skip += len(piece)
         piece = list(islice(lines, size))
 
@@ -46,9 +47,12 @@ def _lines(path: Path) -> Iterator[tuple[str, str]]:
     return ((f"{path}:{line}", text) for line, text in enumerate(text_lines(path), 1) if text.strip())
 
 
-def _make(path: Path, lines: Sequence[tuple[str, str]]) -> Dataset:
+def _make(path: Path, lines: Sequence[tuple[str, str]], options: ReadOptions) -> Dataset:
     places = [place for place, _ in lines]
-    graphs = [_check(_parse(text, place), place) for place, text in lines]
+    graphs = []
+    for number, (place, text) in enumerate(lines, 1):
+        graphs.append(_check(_parse(text, place), place))
+        options.count_rows(number, len(lines))
     sizes = np.array([graph["num_nodes"] for graph in graphs], dtype=np.int64)
     bare = [0 if graph.keys() & {*_NODE_ROWS} else graph["num_nodes"] - 2 * len(graph["edges"]) for graph in graphs]
     check_isolated_nodes(file_budget(path), np.array(bare, dtype=np.int64))
@@ -138,7 +142,10 @@ def _is_number(value: object) -> bool:
     return isinstance(value, float) or (_is_integer(value) and parse_label(value) is not None)
 
 
-_EXPECTED: dict[Callable[[object], bool], str] = {_is_label: "an integer or text", _is_number: "a list of numbers"}
+_EXPECTED: dict[Callable[[object], bool], str] = {
+    _is_label: "an integer or text",
+    _is_number: "a list of numbers (text belongs in 'node_labels')",
+}
 
 
 def _short_json(value: object) -> str:
