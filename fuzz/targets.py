@@ -14,6 +14,8 @@ import hashlib
 import io
 import json
 import lzma
+import math
+import operator
 import shutil
 import zipfile
 from collections.abc import Callable, Mapping
@@ -129,7 +131,7 @@ def with_valid_checksum(data: bytes) -> bytes:
         entries = json.loads(data[8 : 8 + length])
         metadata, place = entries.pop("__metadata__"), 0
         for entry in entries.values():
-            size = int(np.prod(entry["shape"])) * np.dtype(packed.TYPES[entry["dtype"]]).itemsize
+            size = math.prod(map(operator.index, entry["shape"])) * np.dtype(packed.TYPES[entry["dtype"]]).itemsize
             if not 0 <= size < 1 << 20:
                 return data
             entry["data_offsets"] = [place, place + size]
@@ -149,7 +151,7 @@ def packed_from_json(data: bytes) -> bytes:
         entries, arrays = {}, b""
         for name, array in described["arrays"].items():
             values = np.array(array["values"], dtype=object).ravel()
-            size = int(np.prod(array["shape"])) * np.dtype(packed.TYPES[array["dtype"]]).itemsize
+            size = math.prod(map(operator.index, array["shape"])) * np.dtype(packed.TYPES[array["dtype"]]).itemsize
             if not 0 <= size < 1 << 20:
                 return b""
             arrays += values.astype(packed.TYPES[array["dtype"]]).tobytes()[:size].ljust(size, b"\0")

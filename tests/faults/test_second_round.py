@@ -13,6 +13,7 @@ import torch
 
 import joao
 from joao import JoaoNotice, UserError
+from joao.cli import main
 from joao.cli.output import Output
 from tests.faults.harness import GIGABYTE, assert_one_line, run
 from tests.faults.test_run_folders import unfinished  # noqa: F401
@@ -58,6 +59,15 @@ def test_a_class_cannot_write_a_line_of_its_own(tmp_path):
     ended = run("data", "graphs.jsonl")
     assert r"two\nNext" in ended.out
     assert not [line for line in ended.out.splitlines() if line.startswith("Next: joao pretrain elsewhere")]
+
+
+def test_a_table_is_printed_without_standard_output(monkeypatch):
+    """Python has no ``sys.stdout`` if a command is started with ``>&-``."""
+    monkeypatch.setattr("sys.stdout", None)
+    monkeypatch.setattr("sys.argv", ["joao", "--version"])
+    with pytest.raises(SystemExit):
+        main.run()
+    Output(quiet=False).table(["class"], [["one"]])
 
 
 def test_tables_show_names_as_they_are(capsys):

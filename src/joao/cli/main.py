@@ -66,6 +66,7 @@ def _root(
 
 def run(app: typer.Typer = app, name: str = "joao") -> None:
     """Run a command line; wrong input gives a one-line error and exit code 2, a bug one and exit code 70."""
+    sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal may not know all characters of names and tables
             stream.reconfigure(errors="backslashreplace")
