@@ -141,3 +141,8 @@ def test_parameters_that_are_neither_list_nor_table_are_refused(name, given):
 def test_labels_that_are_no_32_bit_numbers_are_refused(value):
     with pytest.raises(UserError, match=r"\by\b"):
         joao.JOAORegressor(epochs=1).fit(["CCO", "CC", "C"], np.array([value, 1, 2]))
+
+
+@pytest.mark.parametrize("out", ["", "/"])
+def test_a_path_without_a_name_is_refused(out):
+    assert_one_line(run("quickstart", "--out", out))

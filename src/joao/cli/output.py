@@ -75,6 +75,8 @@ def shell_quote(word: str | Path) -> str:
 
 def free_path(path: Path) -> Path:
     """``path``, or the first of ``path-2``, ``path-3``, ... that does not exist yet."""
+    if not path.name:
+        raise UserError(f"{path}: is not the name of a new file or folder.")
     numbered = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(2))
     return next(each for each in chain([path], numbered) if not each.exists())
 
