@@ -216,7 +216,8 @@ class Dataset:
         """Start of a sentence about the failed rows; empty if there are none."""
         if not self.failures:
             return ""
-        return f"{self.name}: {len(self.failures)} of {self.num_rows} rows are not valid molecules"
+        are = "row is not a valid molecule" if self.num_rows == 1 else "rows are not valid molecules"
+        return f"{self.name}: {len(self.failures)} of {self.num_rows} {are}"
 
     def in_rows(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
         """Expand ``values`` ``(G, ...)`` to one row per row of the source, NaN for failures."""

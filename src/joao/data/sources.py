@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from joao.core.errors import JoaoNotice, UserError, join_names, short_repr
+from joao.core.errors import JoaoNotice, UserError, join_names, quantity, short_repr
 from joao.data.cache import MIN_TABLE_BYTES, read_cached
 from joao.data.dataset import Dataset, concatenate_datasets, sizes_to_offsets
 from joao.data.formats import SUFFIXES, TABLE_SUFFIXES, detect_format, known_suffix
@@ -272,7 +272,7 @@ def warn_about_unknown_labels(dataset: Dataset, features: Features) -> None:
     """Warn about node labels that did not occur in training."""
     unknown = features.unknown_labels(dataset)
     if unknown:
-        warn_user(f"{dataset.name}: {unknown} node labels did not occur in training.")
+        warn_user(f"{dataset.name}: {quantity(unknown, 'node labels')} did not occur in training.")
 
 
 def warn_user(notice: str) -> None:

@@ -21,7 +21,7 @@ from torch import nn
 from joao.augmentations import Augmentation
 from joao.config.builder import CustomParts, EncoderFactory
 from joao.config.recipe import METHODS, Recipe, make_recipe
-from joao.core.errors import Interrupted, UserError, short_repr
+from joao.core.errors import Interrupted, UserError, quantity, short_repr
 from joao.core.estimator import GraphEstimator, draw_seed, stop_on_interrupt
 from joao.core.pair_table import PairTable
 from joao.core.progress import Progress
@@ -294,7 +294,8 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
         if not hasattr(self, "trained_") or not self.trained_.metrics:
             return ""
         info, last = self.trained_.info, self.trained_.metrics[-1]
-        what = f"{info.num_graphs:,} graphs ({html.escape(info.data)}), {last.epoch} epochs, loss {last.loss:.4g}"
+        epochs = quantity(last.epoch, "epochs")
+        what = f"{info.num_graphs:,} graphs ({html.escape(info.data)}), {epochs}, loss {last.loss:.4g}"
         if len(info.pool) < 2:
             return f"<p>Pre-trained on {what}.</p>"
         table = self.trained_.policy.over_strengths()

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.core.errors import UserError, one_line, user_error_on_failure
+from joao.core.errors import UserError, one_line, quantity, user_error_on_failure
 from joao.core.files import parse_json
 from joao.core.registry import check_value
 from joao.data.dataset import Dataset, as_bytes, concatenate_datasets, sizes_to_offsets
@@ -85,7 +85,9 @@ class Shards:
         return Shards, (self.folder.absolute(),)
 
     def __repr__(self) -> str:
-        return f"Shards({self.name!r}, {len(self)} {self.kind} in {len(self.index.shards)} shards)"
+        return (
+            f"Shards({self.name!r}, {quantity(len(self), self.kind)} in {quantity(len(self.index.shards), 'shards')})"
+        )
 
     def __len__(self) -> int:
         return self.facts.graphs
