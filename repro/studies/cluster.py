@@ -33,8 +33,8 @@ from typing import Any
 import numpy as np
 
 from joao.core.provenance import command, machine, versions
-from joao.data.formats.smiles import Columns
-from joao.data.sources import read_whole
+from joao.data.formats.smiles import Columns, iterate_molecule_table
+from joao.data.names import resolve_path
 from joao.evaluation.tables import markdown
 from joao.runs.parts import load_model, open_sources, write_parts
 from repro.studies.common import generated, has_record, read_record, write_page, write_record
@@ -205,7 +205,7 @@ def speed(rows: int, repeats: int) -> dict[str, Any]:
     """Rows per second and per CPU second of the bundled encoder on SMILES of ZINC, between the first and last part."""
     import psutil
 
-    smiles = read_whole("zinc250k").smiles[:rows]
+    smiles = next(iterate_molecule_table(resolve_path("zinc250k", None), rows, columns=Columns(tasks=()))).smiles
     found: dict[str, list[dict[str, float]]] = {"local, 1 process": [], "ray, 2 workers": []}
     with TemporaryDirectory() as name:
         place = Path(name)
