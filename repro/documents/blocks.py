@@ -122,4 +122,5 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "default-averages": study_blocks.default_averages,
     "shards-memory": study_blocks.shards_memory,
     "processes-speed": study_blocks.processes_speed,
+    "cluster": study_blocks.cluster_figures,
 }

@@ -20,6 +20,7 @@ from repro.protocols.check import read_remade
 from repro.record_files import RECORDS
 from repro.studies import (
     benchmark_tables,
+    cluster,
     controls,
     coverage,
     defaults,
@@ -56,6 +57,7 @@ _BLOCK = re.compile(r"(<!-- generated: ([\w-]+) -->\n)(.*?)(<!-- end generated -
 
 # Pages of studies with one record, which page functions take, and of studies with tables of records.
 _ONE_RECORD: dict[str, Callable[..., str]] = {
+    "cluster": cluster.page,
     "coverage": partial(coverage.page, name="coverage.json"),
     "epoch-choice": epochs.choice_page,
     "evaluation-share": evaluation_share.page,

@@ -26,6 +26,7 @@ from repro.protocols.unsupervised.variants import strength_lines
 from repro.record_files import RECORDS
 from repro.studies import (
     benchmark_tables,
+    cluster,
     defaults_page,
     molecule_speed,
     pair_losses,
@@ -289,3 +290,7 @@ def processes_speed() -> str:
         lines.append([f"{row['data']}, {row['encoder']}, {row['batch size']}", *cells])
     header = ["data, encoder, batch", "one process, graphs/s", "two processes, graphs/s", "two / one"]
     return markdown(header, lines)
+
+
+def cluster_figures() -> str:
+    return cluster.figures(read_record("cluster"))

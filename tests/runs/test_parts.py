@@ -151,6 +151,15 @@ def test_another_input_model_or_setting_is_refused(table, run, tmp_path):
         write(table, run, tmp_path / "new", part_rows=0)
 
 
+def test_a_folder_without_parts_can_be_started_with_other_things(run, tmp_path):
+    path = tmp_path / "m.csv"
+    path.write_text("smiles\n")
+    with refused("m.csv"):
+        write(path, run, tmp_path / "out")
+    path.write_text("smiles\nCC\n")
+    assert write(path, run, tmp_path / "out").computed == 1
+
+
 def test_an_input_that_changes_while_it_is_read_is_refused(table, run, tmp_path):
     with refused("molecules.csv"):
         write(table, run, tmp_path / "out", on_part=lambda done, rows: table.write_text(table.read_text() + "m,CC,1\n"))

@@ -299,8 +299,8 @@ def model_hash(model: Model) -> str:
 def _begin(folder: Path, origin: dict[str, Any]) -> list[Part] | None:
     """Create the manifest or compare it with ``origin``; return the parts of a complete folder."""
     path = folder / MANIFEST
-    if not path.exists():
-        if any(not each.name.startswith(f".{MANIFEST}") for each in folder.iterdir()):
+    if not path.exists() or not any(folder.glob("part-*.parquet")):
+        if not path.exists() and any(not each.name.startswith(f".{MANIFEST}") for each in folder.iterdir()):
             raise already_exists(folder)
         write_json(path, {"format": FORMAT, "complete": False, "made from": origin})
         return None
