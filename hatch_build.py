@@ -34,6 +34,13 @@ AVX512 = (*AVX2, "-mavx512f", "-mavx512bw", "-mavx512cd", "-mavx512dq", "-mavx51
 X86_LEVELS: dict[str, tuple[str, ...]] = {"baseline": (), "avx2": AVX2, "avx512": AVX512}
 
 
+def is_fresh() -> bool:
+    """Whether all libraries are newer than their sources: an editable install calls the hook twice."""
+    libraries = [path.stat().st_mtime for path in SOURCES.glob("*.so")]
+    sources = [path.stat().st_mtime for path in (*SOURCES.glob("*.cpp"), Path(__file__))]
+    return bool(libraries) and min(libraries) > max(sources)
+
+
 def build() -> str:
     """Compile all libraries into the folder of the sources; returns why it was not possible, or an empty string."""
     compiler = shlex.split(os.environ.get("CXX") or "c++")
@@ -59,7 +66,7 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[misc]
     """Put the compiled libraries into a wheel, or beside their sources in an editable install."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        failure = build()
+        failure = "" if is_fresh() else build()
         if failure:
             self.app.display_warning(f"joao is built without its compiled core: {failure}")
             return

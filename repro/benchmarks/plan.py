@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from joao.core.errors import UserError, suggest
 
-NAMES = ("NCI1", "REDDIT-BINARY", "COLLAB", "molecules")
+NAMES = ("NCI1", "DD", "REDDIT-BINARY", "COLLAB", "molecules")
 DEVICES = ("auto", "cpu", "cuda")
 PRECISIONS = ("32-true", "tf32")  # mixed ones would be for our own rows alone
 

@@ -11,7 +11,7 @@ from joao.core.randomness import temporary_seed, torch_generator
 from joao.objectives import NtXent
 from repro.benchmarks.workloads import Workload
 
-GEOMETRIC = "torch-geometric, a transform per graph"
+GEOMETRIC = "torch-geometric, node dropping"
 UNCHANGED = "torch-geometric, no augmentation"
 PYGCL = "PyGCL, node dropping"
 MAKERS = (GEOMETRIC, UNCHANGED, PYGCL)
@@ -35,7 +35,7 @@ def rivals_of(workload: Workload, device: torch.device, seed: int) -> tuple[dict
 
 
 def _maker(name: str, workload: Workload, device: torch.device, seed: int) -> Maker:
-    from repro.benchmarks.plain_geometric import GeometricGin, PlainTraining, data_list, node_drop, subgraph
+    from repro.benchmarks.plain_geometric import GeometricGin, PlainTraining, data_list, node_drop
 
     graphs = data_list(workload.store)
 
@@ -47,8 +47,7 @@ def _maker(name: str, workload: Workload, device: torch.device, seed: int) -> Ma
             from repro.benchmarks.pygcl import PyGclTraining
 
             return PyGclTraining(graphs, model, workload.batch_size, device, generator).epoch
-        transforms = (node_drop, subgraph) if name == GEOMETRIC else ()
-        batch_size = workload.batch_size
-        return PlainTraining(graphs, transforms, model, NtXent(), batch_size, device, generator).epoch
+        augment = node_drop if name == GEOMETRIC else None
+        return PlainTraining(graphs, augment, model, NtXent(), workload.batch_size, device, generator).epoch
 
     return make

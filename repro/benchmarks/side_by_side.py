@@ -72,6 +72,7 @@ def measure_workload(workload: Workload, plan: Plan, device: torch.device) -> di
                 "ms per step": _ms(each.wall),
                 "CPU ms per step": _ms(each.cpu),
                 "graphs per second": min(workload.batch_size, len(workload.store)) / Spread.of(each.wall).median,
+                "graphs per CPU second": min(workload.batch_size, len(workload.store)) / Spread.of(each.cpu).median,
                 "peak bytes": memory[name],
                 **_achieved(work, name, Spread.of(each.wall).median),
             }
@@ -102,17 +103,17 @@ def _own_rows(workload: Workload, plan: Plan, device: torch.device) -> tuple[dic
 
 
 def _fast_rows(workload: Workload, plan: Plan, device: torch.device) -> tuple[dict[str, Row], dict[str, str]]:
-    """Return the fast path of a GPU, or the reason why it cannot be measured."""
+    """Return the compiled core of a CPU or the padded batches of a GPU, or why they cannot be measured."""
     rows: dict[str, Row] = {}
     missing: dict[str, str] = {}
-    for method, name in METHODS.items() if device.type == "cuda" else ():
+    for method, name in METHODS.items():
         try:
             training = make_training(workload, method, device, plan.seed, fast=True)
         except UserError as error:
             missing[f"{name} step, fast"] = str(error)
             continue
         task = epoch_task(training)
-        for _ in range(FAST_WARM_UPS):
+        for _ in range(FAST_WARM_UPS if device.type == "cuda" else 1):
             task()()
         anew = _epoch(workload, method, device, plan, fast=True)
         rows[f"{name} step, fast"] = Row(task, workload.num_batches, anew)
@@ -189,8 +190,7 @@ def ratios(per_step: Mapping[str, list[float]]) -> dict[str, Spread]:
         ("GraphCL step", "GraphCL step, fast"),
         ("JOAO step", "JOAO step, fast"),
         ("JOAO step, fast", "GraphCL step, fast"),
-        *((rival, "GraphCL step") for rival in MAKERS),
-        *((rival, "GraphCL step, fast") for rival in MAKERS),
+        *((rival, f"{name} step{path}") for path in ("", ", fast") for name in METHODS.values() for rival in MAKERS),
     ]
     return {
         f"{first} / {second}": paired_ratio(per_step[first], per_step[second])

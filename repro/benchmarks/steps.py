@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -32,7 +33,14 @@ def make_training(
     """A pre-training, on the plain or on the fast path."""
     recipe = recipe_of(workload, method, seed)
     fabric = make_fabric(device.type, workload.precision)
-    return Pretraining(workload.store, build_method(recipe, workload.store), recipe.training, fabric, fast=fast)
+    before = os.environ["JOAO_NATIVE"]  # set by this package
+    os.environ["JOAO_NATIVE"] = "avx512" if fast else "off"
+    try:
+        compiled = fast and device.type == "cpu"
+        made = build_method(recipe, workload.store)
+        return Pretraining(workload.store, made, recipe.training, fabric, fast=fast, compiled=compiled)
+    finally:
+        os.environ["JOAO_NATIVE"] = before
 
 
 def recipe_of(workload: Workload, method: str, seed: int) -> Recipe:

@@ -77,6 +77,7 @@ class _Shape:
 
 _SHAPES = {
     "NCI1": _Shape(4110, 29.9, 2.16, 37, "labels", 30),
+    "DD": _Shape(1178, 284.3, 5.03, 89, "labels", 10),
     "REDDIT-BINARY": _Shape(2000, 429.6, 2.32, 0, "constant", 10),
     "COLLAB": _Shape(5000, 74.5, 162.0, 0, "constant", 10),
     "molecules": _Shape(30_000, 23.0, 2.17, 9, "labels", 100),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def bench(
     workloads: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[WORKLOADS]", help="NCI1, REDDIT-BINARY, COLLAB, molecules; default: all."),
+        typer.Argument(metavar="[WORKLOADS]", help="NCI1, DD, REDDIT-BINARY, COLLAB, molecules; default: all."),
     ] = None,
     device: Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu or cuda; or cpu,cuda.")] = "auto",
     threads: Annotated[str, typer.Option(help="Threads of torch: a number, all, or several: 1,all.")] = "1",

@@ -112,7 +112,7 @@ class Pretraining:
         parts = self.store, method, self.pool, schedule.pair_per, self.fabric
         obstacle = find_compiled_obstacle(*parts)
         if compiled and obstacle:
-            raise UserError(f"training: was started in the compiled core, but {obstacle}. Start a new run.")
+            raise UserError(f"training: needs the compiled core, but {obstacle}. Start a new run on the plain path.")
         self.is_fast = self.is_compiled = fast is not False and compiled is not False and not obstacle
         if not self.is_compiled and (fast or (fast is None and on_gpu)):
             self.is_fast = choose_fast_path("training", fast, find_fast_obstacle(*parts))

@@ -36,7 +36,10 @@ def test_figures_are_computed_from_the_repeats(record):
     assert workload["graphs"] == 40
     rows = workload["rows"]
     own = ["GraphCL step", "GraphCL floor", "GraphCL floor, scatter", "JOAO step", "JOAO floor"]
-    assert list(rows)[:6] == [*own, GEOMETRIC]
+    assert list(rows)[:5] == own
+    fast = {"GraphCL step, fast", "JOAO step, fast"}
+    assert {*own, GEOMETRIC} <= {*rows}
+    assert fast <= {*rows} or fast <= {*workload["not measured"]}  # with or without a compiled core
     for row in rows.values():
         assert len(row["seconds"]["wall"]) == len(row["seconds"]["cpu"]) == 2
         median = statistics.median(row["seconds"]["wall"]) / row["steps"]
@@ -69,7 +72,7 @@ def test_ratios_use_measured_rows():
 def test_cpu_is_measured_once_per_number_of_threads():
     plan = Plan(devices=("cpu", "cpu"), threads=(1, 2), scaling=True, quick=True)
     assert settings_of(plan) == [Setting("cpu", 1), Setting("cpu", 2)]
-    assert num_stages(plan) == 2 * (4 + 4)
+    assert num_stages(plan) == 2 * (5 + 4)
 
 
 def test_threads_are_restored_after_measuring(monkeypatch):
