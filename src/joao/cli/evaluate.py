@@ -12,6 +12,8 @@ from joao.cli.output import Output, free_path, quantity, shell_quote
 from joao.config.methods import CHEAP_BASELINES, COMBINATIONS, COMPARED_METHODS
 from joao.core.errors import Interrupted, UserError
 
+HEADER = ["", "accuracy %"]
+
 if TYPE_CHECKING:
     from joao.comparison.methods import Outcome
     from joao.data import Dataset
@@ -28,6 +30,7 @@ def evaluate(
         "--shuffle-labels", "Sanity check: shuffle the labels; accuracy must drop to chance."
     ),
     twins_together: inputs.TwinsTogether = False,
+    scorer: inputs.ScorerName = "auto",
     jobs: int | None = Option(None, min=1, show_default="all cores", help="Folds to fit in parallel."),
     device: inputs.Device = "auto",
     data_root: inputs.DataRoot = None,
@@ -36,7 +39,8 @@ def evaluate(
 ) -> None:
     """Score the embeddings of a run with an SVM, and compare them with cheap baselines and the untrained encoder.
 
-    Accuracy is the mean over five partitions into ten folds.
+    Accuracy is the mean over five partitions into ten folds. Graphs without a label are not scored. Ctrl-C keeps the
+    partitions that are finished.
     """
     from joao.core.files import check_new_file
 
@@ -67,6 +71,7 @@ def evaluate(
         standardise=not unscaled,
         shuffle_labels=shuffle_labels,
         twins_together=twins_together,
+        scorer=scorer,
         device=device,
         jobs=jobs or inputs.all_cores(),
     )
@@ -85,19 +90,36 @@ def score(
     from joao.report.scores import bars
     from joao.runs.scoring import REFERENCES, evaluate
 
-    num_folds = options.get("num_folds", 10)
+    num_folds, records = options.get("num_folds", 10), list[dict[str, Any]]()
+
+    def lines(record: dict[str, Any]) -> list[list[str]]:
+        return [[bar.name, with_deviation(bar.mean, bar.std)] for bar in bars(record, "", dataset.name)]
+
     with output.progress("scoring", (len(REFERENCES) + 1) * 5 * num_folds) as bar:
-        record = evaluate(trained, dataset, on_fold=lambda fold, accuracy: bar.advance(), **options)
+
+        def on_partition(record: dict[str, Any]) -> None:
+            records.append(record)
+            bar.show(f"After {len(records)} of 5 partitions", HEADER, lines(record))
+
+        try:
+            record = evaluate(trained, dataset, on_fold=lambda *_: bar.advance(), on_partition=on_partition, **options)
+        except KeyboardInterrupt:
+            if not records:
+                raise Interrupted("interrupted before the first partition was finished. Nothing is kept.") from None
+            record = records[-1] | {"interrupted": f"after {len(records)} of 5 partitions"}
     write_json(record_path, record)
-    lines = [[bar.name, with_deviation(bar.mean, bar.std)] for bar in bars(record, "", dataset.name)]
-    labels = " Labels are SHUFFLED." if options.get("shuffle_labels") else ""
-    twins = " Twins are in the same fold." if options.get("twins_together") else ""
+    data = record["data"]
+    labelled = f" ({data['labelled']} with a label)" if "labelled" in data else ""
+    notes = " Labels are SHUFFLED." if options.get("shuffle_labels") else ""
+    notes += " Twins are in the same fold." if options.get("twins_together") else ""
     output.say(
-        f"{dataset.name}: {quantity(len(dataset), 'graphs')}, {quantity(len(dataset.class_names), 'classes')}. "
-        f"One encoder, scored with an SVM on five partitions into {num_folds} folds; pre-training was "
-        f"{record['protocol']['pre-training']}.{labels}{twins}"
+        f"{dataset.name}: {quantity(len(dataset), 'graphs')}{labelled}, "
+        f"{quantity(len(dataset.class_names), 'classes')}. One encoder, scored with "
+        f"{'an SVM' if 'scorer' not in record['protocol'] else 'the ' + record['protocol']['scorer']} on "
+        f"{quantity(len(records), 'partitions')} into {num_folds} folds; pre-training was "
+        f"{record['protocol']['pre-training']}.{notes}"
     )
-    output.table(["", "accuracy %"], lines)
+    output.table(HEADER, lines(record))
     for baseline in reversed(REFERENCES):
         gain = {key: 100 * record[f"gain over {baseline}"][key] for key in ("mean", "low", "high")}
         output.say(
@@ -105,6 +127,8 @@ def score(
             f"(95 % interval {gain['low']:+.2f} to {gain['high']:+.2f})."
         )
     output.say(f"Record: {record_path}")
+    if "interrupted" in record:
+        raise Interrupted(f"interrupted {record['interrupted']}. Their scores are in {record_path}.")
     return record
 
 

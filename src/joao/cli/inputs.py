@@ -54,6 +54,13 @@ Fast = Annotated[
 ]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Print errors only.")]
 AsJson = Annotated[bool, Option("--json", help="Print one JSON object instead of text.")]
+ScorerName = Annotated[
+    str,
+    Option(
+        "--scorer",
+        help="exact (an SVM), linear (Nyström features, for many graphs), or auto: exact up to 10,000 graphs.",
+    ),
+]
 TwinsTogether = Annotated[
     bool, Option("--twins-together", help="Put twins (graphs with the same edges and node labels) in the same fold.")
 ]
@@ -143,12 +150,10 @@ def in_memory(found: Dataset | Shards) -> Dataset:
 
 
 def can_evaluate(dataset: Dataset) -> bool:
-    """Whether ``joao evaluate`` accepts these graphs: all have a class, and every class fills ten folds."""
+    """Whether ``joao evaluate`` accepts these graphs: there are two classes, and every class fills ten folds."""
     import numpy as np
 
-    if dataset.classes is None or (dataset.classes < 0).any():
-        return False
-    counts = np.bincount(dataset.classes)
+    counts = np.zeros(0) if dataset.classes is None else np.bincount(dataset.classes[dataset.classes >= 0])
     return len(counts) > 1 and int(counts.min()) >= 10
 
 

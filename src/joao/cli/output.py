@@ -15,7 +15,7 @@ import typer
 
 from joao.core.errors import UserError, escape_control
 from joao.core.errors import quantity as quantity
-from joao.core.progress import Bar, Progress
+from joao.core.progress import Bar, Progress, make_table
 
 if TYPE_CHECKING:
     from joao.data import Dataset
@@ -57,15 +57,9 @@ class Output:
         if self.quiet or self.as_json:
             return
         from rich.console import Console
-        from rich.table import Table
 
-        table = Table(title=escape_control(title) or None, title_justify="left")
-        for number, heading in enumerate(header):
-            table.add_column(escape_control(heading), justify="left" if number < 1 else "right")
-        for line in lines:
-            table.add_row(*map(escape_control, line))
         # Tables in files and pipes are not wrapped to the width of a terminal.
-        Console(width=None if sys.stdout.isatty() else 200, markup=False, emoji=False).print(table)
+        Console(width=None if sys.stdout.isatty() else 200).print(make_table(header, lines, title))
 
 
 def shell_quote(word: str | Path) -> str:

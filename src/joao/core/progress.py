@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
@@ -18,7 +18,6 @@ from joao.core.errors import UserError, escape_control, short_repr
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
 
 LOGGER = logging.getLogger("joao")
@@ -73,11 +72,24 @@ class Progress:
             TimeRemainingColumn(),
             TextColumn("{task.fields[note]}", markup=False),
         )
+
+        class WithTable(RichProgress):
+            """Shows a table above the bars."""
+
+            table: Any = None
+
+            def get_renderables(self) -> Iterator[Any]:
+                yield from [self.table] if self.table is not None else []
+                yield from super().get_renderables()
+
         console = _console()
         is_shown = self.bars and _shows_bars(console)
-        with RichProgress(*columns, console=console, disable=not is_shown, get_time=lambda: time.monotonic()) as shown:
+        with WithTable(*columns, console=console, disable=not is_shown, get_time=lambda: time.monotonic()) as shown:
             task = shown.add_task(escape_control(what), total=total, visible=total is not None, note="")
-            yield Bar(shown, task, self if in_lines else None)
+            try:
+                yield Bar(shown, task, self, in_lines)
+            finally:
+                shown.table = None  # the caller prints the last one
 
     @contextmanager
     def live(self, view: Any) -> Iterator[None]:
@@ -95,9 +107,9 @@ class Progress:
 class Bar:
     """The progress of one piece of work; ``shown`` gets a line every :data:`SECONDS_BETWEEN_LINES` seconds."""
 
-    def __init__(self, progress: RichProgress, task: TaskID, shown: Progress | None) -> None:
-        self._progress, self._task, self._shown = progress, task, shown
-        self._printed_at = time.monotonic()
+    def __init__(self, progress: Any, task: TaskID, shown: Progress, in_lines: bool = True) -> None:
+        self._progress, self._task, self._shown, self._in_lines = progress, task, shown, in_lines
+        self._printed_at = self._table_at = time.monotonic()
 
     def advance(self, note: str = "") -> None:
         """Advance by one step; ``note`` is shown beside the bar."""
@@ -109,14 +121,35 @@ class Bar:
         self._progress.update(self._task, advance=done, total=total, visible=True)
         self._print_state()
 
+    def show(self, title: str, header: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
+        """Show a table that is not final above the bar or, not too often, its first two columns in a line."""
+        self._progress.table = make_table(header, lines, title)
+        self._progress.refresh()
+        is_time = time.monotonic() - self._table_at >= SECONDS_BETWEEN_LINES
+        self._table_at = time.monotonic() if is_time else self._table_at
+        self._shown.line(f"{title}: {', '.join(' '.join(line[:2]) for line in lines)}", visible=is_time)
+
     def _print_state(self, note: str = "") -> None:
-        if self._shown is None or time.monotonic() - self._printed_at < SECONDS_BETWEEN_LINES:
+        if not self._in_lines or time.monotonic() - self._printed_at < SECONDS_BETWEEN_LINES:
             return
         self._printed_at = time.monotonic()
         state = self._progress.tasks[self._task]
         parts = [f"{state.description}: {state.completed:,.0f} of {state.total:,.0f}"]
         parts += [f"{format_seconds(state.time_remaining)} left"] if state.time_remaining else []
         self._shown.line(", ".join([*parts, *([note] if note else [])]))
+
+
+def make_table(header: Sequence[str], lines: Sequence[Sequence[str]], title: str = "") -> Any:
+    """A table of rich, with control characters escaped and no markup."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(escape_control(title)) if title else None, title_justify="left")
+    for number, heading in enumerate(header):
+        table.add_column(Text(escape_control(heading)), justify="left" if number < 1 else "right")
+    for line in lines:
+        table.add_row(*(Text(escape_control(cell)) for cell in line))
+    return table
 
 
 def format_seconds(seconds: float) -> str:

@@ -4,18 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from functools import partial
+from typing import Any, Literal, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from joao.core.errors import UserError
+from joao.core.errors import UserError, short_repr
 from joao.core.randomness import numpy_generator
 from joao.evaluation import statistics
-from joao.evaluation.folds import fold_hash, folds
-from joao.evaluation.svm import FoldScores, Kernel, Parts, score_folds
+from joao.evaluation.folds import Fold, fold_hash, folds
+from joao.evaluation.svm import C_GRID, FoldScores, Kernel, Parts, check_embeddings, kernel_matrix, score_folds
+from joao.evaluation.svm_linear import NUM_LANDMARKS, cosines, scale_rows, score_folds_linear
 from joao.kernels.svm_dual import has_fast_solver
+
+Scorer = Literal["auto", "exact", "linear"]
+# ``auto`` is exact up to this number of graphs. Time and memory of the exact scorer grow at least with its square.
+EXACT_UP_TO = 10_000
+
+
+def choose_scorer(wanted: str, num_graphs: int) -> Scorer:
+    """Return ``exact`` or ``linear``."""
+    if wanted not in ("auto", "exact", "linear"):
+        raise UserError(f"scorer: expected auto, exact or linear, got {short_repr(wanted)}.")
+    if wanted == "auto":
+        return "exact" if num_graphs <= EXACT_UP_TO else "linear"
+    return "exact" if wanted == "exact" else "linear"
+
+
+def describe_scorer(scorer: str) -> str:
+    """Name a scorer in the output and in records."""
+    return "SVM" if scorer == "exact" else f"linear scorer (Nyström, {NUM_LANDMARKS:,} landmarks, squared loss)"
 
 
 @final
@@ -41,6 +62,7 @@ class Scores:
     standardise: bool = True
     kernel: Kernel = "rbf"
     side_by_side: bool = False  # whether the machines were fitted together on a GPU, not one by one with libsvm
+    scorer: Scorer = "exact"
 
     @property
     def mean(self) -> float:
@@ -85,6 +107,7 @@ class Scores:
             "standardise": self.standardise,
             **({} if self.kernel == "rbf" else {"kernel": self.kernel}),
             **({"machines": "side by side on a GPU"} if self.side_by_side else {}),
+            **({} if self.scorer == "exact" else {"scorer": describe_scorer(self.scorer)}),
             "partitions": partitions,
         }
 
@@ -101,6 +124,7 @@ def evaluate_embeddings(
     groups: NDArray[np.int64] | None = None,
     jobs: int = 1,
     device: str = "cpu",
+    scorer: Scorer = "exact",
     on_fold: Callable[[int, float], None] | None = None,
 ) -> Scores:
     """Score frozen embeddings with a support vector machine on every fold of every partition.
@@ -113,27 +137,50 @@ def evaluate_embeddings(
         num_folds: folds per partition.
         groups: ``(G,)`` group numbers. Graphs of one group stay in the same fold, also in the inner folds. See
             :func:`joao.data.refinement.find_twins`.
+        scorer: ``exact``, ``linear`` (:mod:`joao.evaluation.svm_linear`), or ``auto``, which is exact up to
+            :data:`EXACT_UP_TO` graphs.
     """
     if not len(partitions):
         raise UserError("evaluation: no partitions given. Give at least one, such as 0.")
     folds_of = [folds(classes, each, num_folds, class_names=class_names, groups=groups) for each in partitions]
-    scores = score_folds(
-        embeddings,
-        classes,
-        [fold for partition in folds_of for fold in partition],
-        kernel=kernel,
-        standardise=standardise,
-        groups=groups,
-        jobs=jobs,
-        device=device,
-        on_fold=on_fold,
-    )
+    scorer = choose_scorer(scorer, len(classes))
+    all_folds = [fold for partition in folds_of for fold in partition]
+    if scorer == "linear":
+        scores = _score_linear(embeddings, classes, folds_of, kernel, standardise, jobs, on_fold)
+    else:
+        options: dict[str, Any] = {"groups": groups, "jobs": jobs, "device": device, "on_fold": on_fold}
+        scores = score_folds(embeddings, classes, all_folds, kernel=kernel, standardise=standardise, **options)
     parts = []
     for index, (partition, partition_folds) in enumerate(zip(partitions, folds_of, strict=True)):
         own = slice(index * num_folds, (index + 1) * num_folds)
         fold_scores = FoldScores(scores.accuracies[own], scores.chosen_c[own])
         parts.append(PartitionScores(partition, fold_hash(partition_folds), fold_scores))
-    return Scores(tuple(parts), standardise and kernel != "linear", kernel, has_fast_solver(len(classes), device))
+    side_by_side = scorer == "exact" and has_fast_solver(len(classes), device)
+    return Scores(tuple(parts), standardise and kernel != "linear", kernel, side_by_side, scorer)
+
+
+def _score_linear(
+    embeddings: ArrayLike | csr_array | Parts,
+    classes: NDArray[np.int64],
+    partitions: Sequence[Sequence[Fold]],
+    kernel: Kernel,
+    standardise: bool,
+    jobs: int,
+    on_fold: Callable[[int, float], None] | None,
+) -> FoldScores:
+    parts: Any = embeddings if kernel == "mean" else [(embeddings, kernel)]
+    scaled = []
+    for rows, own in parts:
+        x, gamma = scale_rows(check_embeddings(rows, classes)[0], own == "linear", standardise)
+        scaled.append((x, cosines if own == "linear" else partial(kernel_matrix, gamma=gamma)))
+    scores: list[tuple[float, float]] = []
+    with threadpool_limits(jobs, user_api="blas"):
+        for folds_of_partition in partitions:
+            for score in score_folds_linear(scaled, classes, folds_of_partition, C_GRID):
+                scores.append(score)
+                if on_fold is not None:
+                    on_fold(len(scores) - 1, score[0])
+    return FoldScores(*map(tuple, zip(*scores, strict=True)))
 
 
 def permute_classes(classes: NDArray[np.int64], seed: int) -> NDArray[np.int64]:

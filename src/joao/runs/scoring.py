@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import count
 from typing import Any
 
@@ -16,7 +16,15 @@ from joao.core.errors import UserError
 from joao.core.provenance import command, machine, versions
 from joao.data.dataset import Dataset
 from joao.data.refinement import find_twins
-from joao.evaluation.embeddings import evaluate_embeddings, permute_classes
+from joao.evaluation.embeddings import (
+    PartitionScores,
+    Scorer,
+    choose_scorer,
+    describe_scorer,
+    evaluate_embeddings,
+    permute_classes,
+)
+from joao.evaluation.folds import folds
 from joao.evaluation.statistics import chance_level
 from joao.runs.trained import TrainedEncoder, make_untrained
 from joao.training.device import pick_device
@@ -26,22 +34,28 @@ REFERENCES = ("histogram", "ldp", "wl", "untrained_initial", "untrained")
 TWINS_TOGETHER = "graphs that cannot be told apart are in the same fold"
 
 
-def require_classes(dataset: Dataset) -> NDArray[np.int64]:
-    """Return the classes; raise an error if a graph has none."""
+def labelled_graphs(dataset: Dataset) -> tuple[Dataset, NDArray[np.int64], NDArray[np.int64]]:
+    """Return the graphs with a class, their classes and their numbers in ``dataset``; an error if there are none."""
     if dataset.classes is None and dataset.targets is not None:
         raise UserError(
             f"{dataset.name}: has tasks instead of classes. Use 'joao finetune --frozen', which scores tasks on "
             "held-out graphs."
         )
-    if dataset.classes is None:
+    if dataset.classes is None or (dataset.classes < 0).all():
         raise UserError(f"{dataset.name}: has no graph labels, which scoring needs. 'joao embed' works without labels.")
-    missing = int((dataset.classes < 0).sum())
-    if missing:
+    numbers = np.flatnonzero(dataset.classes >= 0)
+    return (dataset if len(numbers) == len(dataset) else dataset.subset(numbers)), dataset.classes[numbers], numbers
+
+
+def require_classes(dataset: Dataset) -> NDArray[np.int64]:
+    """Return the classes; raise an error if a graph has none."""
+    _, classes, _ = labelled_graphs(dataset)
+    if len(classes) < len(dataset):
         raise UserError(
-            f"{dataset.name}: {missing} of {len(dataset)} graphs have no label; scoring needs a label for every graph. "
-            "'joao finetune' works with few labels."
+            f"{dataset.name}: {len(dataset) - len(classes)} of {len(dataset)} graphs have no label; this protocol "
+            "needs a label for every graph."
         )
-    return dataset.classes
+    return classes
 
 
 def check_can_evaluate(trained: TrainedEncoder) -> None:
@@ -64,72 +78,99 @@ def evaluate(
     standardise: bool = True,
     shuffle_labels: bool = False,
     twins_together: bool = False,
+    scorer: Scorer = "auto",
     device: str = "auto",
     jobs: int = 1,
     on_fold: Callable[[int, float], None] | None = None,
+    on_partition: Callable[[dict[str, Any]], None] = lambda record: None,
 ) -> dict[str, Any]:
     """Score an encoder, the same encoder untrained, and the baselines in :data:`REFERENCES` on the same folds.
 
-    ``on_fold`` is called ``(len(REFERENCES) + 1) * len(partitions) * num_folds`` times, with the number of the call.
+    Graphs without a class calibrate the untrained encoder and fit the baselines, and are not scored.
+
+    ``on_fold`` is called ``(len(REFERENCES) + 1) * len(partitions) * num_folds`` times, with the number of the call;
+    ``on_partition`` after each partition, with the record of all partitions so far.
     """
     check_can_evaluate(trained)
-    classes = require_classes(dataset)
+    graphs, classes, _ = labelled_graphs(dataset)
+    graphs = graphs.without_labels()
     if shuffle_labels:
         classes = permute_classes(classes, seed=0)
-    groups = find_twins(dataset) if twins_together else None
+    groups = find_twins(graphs) if twins_together else None
+    for partition in partitions:  # before the embeddings, which take longer
+        folds(classes, partition, num_folds, class_names=dataset.class_names, groups=groups)
     started = time.perf_counter()
     recipe, features = trained.recipe, trained.info.features
     initial = make_untrained(recipe, dataset, features, calibrated=False, device=device)
     untrained = make_untrained(recipe, dataset, features, device=device)
     encoders = {"untrained_initial": initial, "untrained": untrained, "run": trained}
-    graphs = dataset.without_labels()
-    vectors = {name: BASELINES[name]().fit_transform(graphs) for name in REFERENCES if name in BASELINES}
-    vectors |= {name: encoder.embed(dataset).numpy() for name, encoder in encoders.items()}
-    folds_done = count()
-    scores = {
-        name: evaluate_embeddings(
-            embeddings,
-            classes,
-            class_names=dataset.class_names,
-            partitions=partitions,
-            num_folds=num_folds,
-            kernel="linear" if name in BASELINES and BASELINES[name].kernel else "rbf",
-            standardise=standardise,
-            groups=groups,
-            jobs=jobs,
-            device=str(pick_device(device)),
-            on_fold=None if on_fold is None else lambda _, accuracy: on_fold(next(folds_done), accuracy),
-        )
-        for name, embeddings in vectors.items()
+    everything = dataset.without_labels()
+    vectors: dict[str, Any] = {
+        name: BASELINES[name]().fit(everything).transform(graphs) for name in REFERENCES if name in BASELINES
     }
+    vectors |= {name: encoder.embed(graphs).numpy() for name, encoder in encoders.items()}
     same_graphs = dataset.has_fingerprint(trained.info.fingerprint)
-    return {
+    record: dict[str, Any] = {
         "protocol": {
             "name": "unsupervised",
             "encoders": 1,
             "pre-training": "transductive: on these graphs, without labels" if same_graphs else "on other graphs",
             "labels": "shuffled" if shuffle_labels else "true",
             **({} if groups is None else {"folds": TWINS_TOGETHER}),
+            **describe_scoring(scorer, len(classes)),
         },
         # Shards and the same graphs in memory have different fingerprints; the report looks for that of the run.
         "data": describe_data(dataset) | ({"fingerprint": trained.info.fingerprint} if same_graphs else {}),
         "chance": chance_level(classes),
-        **{name: each.to_json() for name, each in scores.items()},
-        **{f"gain over {name}": asdict(scores["run"].gain_over(scores[name])) for name in REFERENCES},
-        "features": features.rule,
-        "recipe": recipe.table(),
-        "seconds": time.perf_counter() - started,
-        **provenance(device),
     }
+    rest = {"features": features.rule, "recipe": recipe.table(), **provenance(device)}
+    folds_done = count()
+    parts: dict[str, list[PartitionScores]] = {name: [] for name in vectors}
+    for partition in partitions:
+        scores = {}
+        for name, embeddings in vectors.items():
+            found = evaluate_embeddings(
+                embeddings,
+                classes,
+                class_names=dataset.class_names,
+                partitions=[partition],
+                num_folds=num_folds,
+                kernel="linear" if name in BASELINES and BASELINES[name].kernel else "rbf",
+                standardise=standardise,
+                groups=groups,
+                jobs=jobs,
+                device=str(pick_device(device)),
+                scorer=scorer,
+                on_fold=None if on_fold is None else lambda _, accuracy: on_fold(next(folds_done), accuracy),
+            )
+            parts[name] += found.partitions
+            scores[name] = replace(found, partitions=tuple(parts[name]))
+        record = {
+            **record,
+            **{name: each.to_json() for name, each in scores.items()},
+            **{f"gain over {name}": asdict(scores["run"].gain_over(scores[name])) for name in REFERENCES},
+            "seconds": time.perf_counter() - started,
+            **rest,
+        }
+        on_partition(record)
+    return record
+
+
+def describe_scoring(scorer: Scorer, num_graphs: int) -> dict[str, str]:
+    """Describe the scorer in a protocol; nothing for the exact one, as in records of earlier versions."""
+    chosen = choose_scorer(scorer, num_graphs)
+    return {} if chosen == "exact" else {"scorer": describe_scorer(chosen)}
 
 
 def describe_data(dataset: Dataset) -> dict[str, Any]:
-    """Describe the data in a record."""
+    """Describe the data in a record, with the number of labelled graphs if it is not that of all."""
+    labelled = len(dataset) if dataset.classes is None else int((dataset.classes >= 0).sum())
     return {
         "name": dataset.name,
         "fingerprint": dataset.fingerprint,
         "graphs": len(dataset),
         "classes": len(dataset.class_names),
+        **({} if labelled == len(dataset) else {"labelled": labelled}),
     }
 
 
