@@ -40,6 +40,7 @@ class Baseline(TransformerMixin, GraphEstimator, ABC):  # type: ignore[misc]
     title: ClassVar[str]
     kernel: ClassVar[bool] = False
     needs: ClassVar[str | None] = None
+    compared_as = "baseline"
 
     @classmethod
     def missing_package(cls) -> str | None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from multiprocessing.connection import Connection
@@ -15,16 +18,17 @@ from numpy.typing import NDArray
 
 from joao.baselines import BASELINES
 from joao.baselines.base import Rows
+from joao.comparison.own import are_equal, make_sendable, name_methods, own_kernel, own_rows, seed_parameters
 from joao.config.methods import CHEAP_BASELINES, COMBINATIONS, COMPARED_METHODS, UNTRAINED
 from joao.config.recipe import METHODS, Recipe, make_recipe
 from joao.core.errors import UserError, is_out_of_memory, one_line, short_repr, suggest
 from joao.core.processes import Ended, Processes, pickle_call
 from joao.core.provenance import measure_run
 from joao.data.dataset import Dataset
-from joao.evaluation.embeddings import evaluate_embeddings
+from joao.evaluation.embeddings import Scorer, evaluate_embeddings
 from joao.evaluation.svm import Kernel
 from joao.runs.pretraining import pretrain
-from joao.runs.scoring import require_classes
+from joao.runs.scoring import labelled_graphs
 from joao.runs.trained import make_untrained
 from joao.training.device import pick_device
 
@@ -37,6 +41,7 @@ class Choice(NamedTuple):
 
     names: tuple[str, ...]
     notices: tuple[str, ...] = ()
+    own: Mapping[str, Any] = {}  # own methods by name
 
 
 def known_methods() -> list[str]:
@@ -44,17 +49,19 @@ def known_methods() -> list[str]:
     return [*METHODS, UNTRAINED, *BASELINES]
 
 
-def choose_methods(dataset: Dataset, wanted: str | Sequence[str] | None) -> Choice:
-    """Choose the ``wanted`` methods (names, or one string with commas) or defaults, and add the cheap baselines."""
+def choose_methods(dataset: Dataset, wanted: Any) -> Choice:
+    """Choose the ``wanted`` methods (see :func:`joao.compare`) or defaults, and add the cheap baselines."""
     missing = {name: package for name in CHEAP_BASELINES if (package := missing_package(name))}
     cheap = [name for name in CHEAP_BASELINES if name not in missing]
     notices = [f"skipping {name}: it needs {package}, which is not installed." for name, package in missing.items()]
     if wanted is not None:
-        names = _parse_names(wanted.split(",") if isinstance(wanted, str) else wanted)
+        found = name_methods(wanted, known_methods())
+        names, own = tuple(found), {name: method for name, method in found.items() if method is not None}
+        _check_names([name for name in names if name not in own], bool(names))
         added = [name for name in cheap if name not in names]
         if added:
             notices.append(f"added the cheap baselines, which the verdict needs: {', '.join(added)}.")
-        return Choice((*names, *added), tuple(notices))
+        return Choice((*names, *added), tuple(notices), own)
     pretrained = (*COMPARED_METHODS, *COMBINATIONS)
     if dataset.num_nodes > LARGE_NODES or len(dataset) > LARGE_GRAPHS:
         pretrained = COMPARED_METHODS[:1]
@@ -65,9 +72,8 @@ def choose_methods(dataset: Dataset, wanted: str | Sequence[str] | None) -> Choi
     return Choice((*pretrained, *cheap), tuple(notices))
 
 
-def _parse_names(wanted: Sequence[str]) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys("+".join(map(str.strip, name.split("+"))) for name in wanted if name.strip()))
-    if not names:
+def _check_names(names: Sequence[str], has_methods: bool) -> None:
+    if not has_methods:
         raise UserError(f"compare: no methods given. Known: {', '.join(known_methods())}.")
     for name in names:
         for part in name.split("+"):
@@ -78,7 +84,6 @@ def _parse_names(wanted: Sequence[str]) -> tuple[str, ...]:
                 f"compare: method '{name}' needs {package}, which is not installed. Run 'pip install {package}' or "
                 "remove the method."
             )
-    return names
 
 
 def missing_package(name: str) -> str | None:
@@ -120,6 +125,8 @@ def make_rows(name: str, dataset: Dataset, *, seed: int, epochs: int | None = No
 
 
 def _rows_of_parts(parts: Sequence[str], task: Task, seed: int, device: str) -> list[Rows]:
+    if task.own is not None:
+        return [own_rows(task.own, task.dataset, seed)]
     return [make_rows(part, task.dataset, seed=seed, epochs=task.epochs, device=device) for part in parts]
 
 
@@ -128,7 +135,7 @@ SeedScore = dict[str, Any]
 
 @dataclass(frozen=True)
 class Task:
-    """Seeds of a method to compute on labelled graphs."""
+    """Seeds of a method to compute; graphs with a class are scored."""
 
     method: str
     seeds: Sequence[int]
@@ -137,7 +144,9 @@ class Task:
     epochs: int | None = None
     device: str = "auto"
     jobs: int = 1  # folds to score at a time
-    groups: NDArray[np.int64] | None = None  # (G,): graphs of one group stay in the same fold
+    groups: NDArray[np.int64] | None = None  # of the labelled graphs: those of one group stay in the same fold
+    scorer: Scorer = "auto"
+    own: Any = None  # an own method; pickled if it is for another process
 
 
 def score_seeds(task: Task) -> Iterator[SeedScore]:
@@ -146,19 +155,28 @@ def score_seeds(task: Task) -> Iterator[SeedScore]:
     Time and memory are those of computing the embeddings from graphs in memory, including training. The time of scoring
     is separate. Deterministic methods are computed once, and every seed has their time and memory.
     """
-    classes, parts = require_classes(task.dataset), task.method.split("+")
-    device = "cpu" if all(part in BASELINES for part in parts) else str(pick_device(task.device))
-    kernels: list[Kernel] = ["linear" if part in BASELINES and BASELINES[part].kernel else "rbf" for part in parts]
+    _, classes, numbers = labelled_graphs(task.dataset)
+    parts = [task.method] if task.own is not None else task.method.split("+")
+    is_cpu = task.own is not None or all(part in BASELINES for part in parts)
+    device = "cpu" if is_cpu else str(pick_device(task.device))
+    # None: an own method without a parameter for its seed. It is computed twice to find out.
+    is_random = has_seed(task.method) if task.own is None else bool(seed_parameters(task.own)) or None
     rows: list[Rows] = []
     cost: dict[str, Any] = {}
     for seed in task.seeds:
-        if not rows or has_seed(task.method):
-            make = partial(_rows_of_parts, parts, task, seed, device)
+        if not rows or is_random is not False:
+            before, make = rows, partial(_rows_of_parts, parts, task, seed, device)
             rows, seconds, memory = measure_run(make, device)
             cost = {"seconds": seconds, **memory}
+            if is_random is None and before:
+                is_random = not are_equal(before[0], rows[0])
+        kernels: list[Kernel] = ["linear" if part in BASELINES and BASELINES[part].kernel else "rbf" for part in parts]
+        if task.own is not None:
+            kernels = [own_kernel(task.own, rows[0])]
         started = time.perf_counter()
+        scored = rows if len(numbers) == len(task.dataset) else [each[numbers] for each in rows]
         scores = evaluate_embeddings(
-            rows[0] if len(parts) == 1 else list(zip(rows, kernels, strict=True)),
+            scored[0] if len(parts) == 1 else list(zip(scored, kernels, strict=True)),
             classes,
             class_names=task.dataset.class_names,
             partitions=[seed],
@@ -167,6 +185,7 @@ def score_seeds(task: Task) -> Iterator[SeedScore]:
             jobs=task.jobs,
             device=str(pick_device(task.device)),  # the same scorer for all methods
             kernel=kernels[0] if len(parts) == 1 else "mean",
+            scorer=task.scorer,
         )
         (partition,) = scores.to_json()["partitions"]
         yield {"seed": seed, **partition, **cost, "seconds of scoring": time.perf_counter() - started}
@@ -192,45 +211,83 @@ class MethodError(Exception):
 
 
 def run_here(tasks: Sequence[Task]) -> Iterator[Outcome]:
-    """Run all tasks in this process. A task that fails does not stop the others."""
-    for task in tasks:
+    """Run all tasks in this process, one seed of each in turn. A task that fails does not stop the others."""
+    turns = deque((task, score_seeds(task)) for task in tasks)
+    while turns:
+        task, scores = turns.popleft()
         try:
-            for score in score_seeds(task):
-                yield Outcome(task.method, score)
+            score = next(scores, None)
         except Exception as error:
             reason = failure_reason(error)
             if reason is None:
                 raise
             yield Outcome(task.method, failure=reason)
+        else:
+            if score is not None:
+                turns.append((task, scores))
+                yield Outcome(task.method, score)
 
 
 def run_in_processes(tasks: Sequence[Task], at_once: int) -> Iterator[Outcome]:
-    """Run each task in a new process, so that its memory can be measured; yield outcomes as they arrive."""
-    waiting, finished = iter(enumerate(tasks)), set[int]()
+    """Run each task in a new process, so that its memory can be measured, one seed of each in turn.
+
+    Yields outcomes as they arrive. A process waits between two seeds until it is its turn again. Own methods that
+    cannot be pickled run in this process.
+    """
+    pickled = {number: make_sendable(task.own) for number, task in enumerate(tasks) if task.own is not None}
+    here = {number: run_here([tasks[number]]) for number, own in pickled.items() if own is None}
+    turns, busy, waiting = deque(range(len(tasks))), set[int](), dict[int, Connection]()
+    seeds_done, finished = [0] * len(tasks), set[int]()
     with Processes() as processes:
-        for number, task in islice(waiting, at_once):
-            processes.start(number, pickle_call(_run_task, task))
-        for number, message, _ in processes.messages():
+        messages = processes.messages()
+        while turns or busy:
+            while turns and len(busy) < at_once:
+                number = turns.popleft()
+                if number in here:
+                    for done in islice(here[number], 1):
+                        turns.append(number)
+                        yield done
+                elif number in waiting:
+                    with suppress(OSError):  # the process is gone, which its last message tells
+                        waiting.pop(number).send(None)
+                    busy.add(number)
+                elif number not in finished:
+                    task = replace(tasks[number], own=pickled[number]) if number in pickled else tasks[number]
+                    processes.start(number, pickle_call(_run_task, task))
+                    busy.add(number)
+            if not busy:
+                continue
+            number, message, connection = next(messages)
             method = tasks[number].method
-            if message is None:
+            busy.discard(number)
+            if message is None or isinstance(message, Exception):
                 finished.add(number)
-            elif isinstance(message, Exception):
-                finished.add(number)
-                reason = failure_reason(message)
+                reason = "" if message is None else failure_reason(message)
                 if reason is None:
                     raise MethodError(f"{method}: {one_line(message)}") from message
-                yield Outcome(method, failure=reason)
+                if reason:
+                    yield Outcome(method, failure=reason)
             elif isinstance(message, Ended):
+                waiting.pop(number, None)
                 if number not in finished:
+                    finished.add(number)
                     yield Outcome(method, failure=f"its process {message}, possibly out of memory.")
-                for following, task in islice(waiting, 1):
-                    processes.start(following, pickle_call(_run_task, task))
             else:
+                seeds_done[number] += 1
+                if seeds_done[number] < len(tasks[number].seeds):
+                    waiting[number] = connection
+                    turns.append(number)
+                else:
+                    busy.add(number)  # until it says that it has finished
                 yield Outcome(method, message)
 
 
 def _run_task(parent: Connection, task: Task) -> None:
-    """Send the result of every seed, then None."""
-    for score in score_seeds(task):
+    """Send the result of every seed, wait before each but the first, and send None at the end."""
+    if task.own is not None:
+        task = replace(task, own=pickle.loads(task.own))
+    for number, score in enumerate(score_seeds(task), 1):
         parent.send(score)
+        if number < len(task.seeds):
+            parent.recv()
     parent.send(None)

@@ -11,7 +11,7 @@ import hashlib
 import inspect
 import re
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -123,7 +123,7 @@ def _stable_repr(value: object) -> str:
     return re.sub(r" at 0x[0-9a-fA-F]+", "", " ".join(repr(value).split()))[:200]
 
 
-def own_rows(name: str, method: Any, dataset: Dataset, seed: int) -> Rows:
+def own_rows(method: Any, dataset: Dataset, seed: int) -> Rows:
     """Compute ``(G, d)`` rows of a method; every error of its code is a :class:`UserError` with the place."""
     graphs = replace(dataset.without_labels(), graph_names=())
     seeds = dict.fromkeys(seed_parameters(method), seed)
@@ -131,7 +131,9 @@ def own_rows(name: str, method: Any, dataset: Dataset, seed: int) -> Rows:
         if is_estimator(method):
             fresh = clone(method) if hasattr(method, "get_params") else copy.deepcopy(method)
             fresh = fresh.set_params(**seeds) if seeds else fresh
-            rows = fresh.fit_transform(graphs) if hasattr(fresh, "fit_transform") else fresh.fit(graphs).transform(graphs)
+            rows = (
+                fresh.fit_transform(graphs) if hasattr(fresh, "fit_transform") else fresh.fit(graphs).transform(graphs)
+            )
         else:
             rows = method(graphs, **seeds)
     except Exception as error:
@@ -140,10 +142,10 @@ def own_rows(name: str, method: Any, dataset: Dataset, seed: int) -> Rows:
         place = traceback.extract_tb(error.__traceback__)[-1]
         what = f"{type(error).__name__}: {one_line(error)}"
         raise UserError(f"{what} ({Path(place.filename).name}, line {place.lineno}).") from error
-    return _check_rows(name, rows, len(graphs))
+    return _check_rows(rows, len(graphs))
 
 
-def _check_rows(name: str, rows: Any, num_graphs: int) -> Rows:
+def _check_rows(rows: Any, num_graphs: int) -> Rows:
     if issparse(rows):
         matrix: Any = csr_array(rows, dtype=np.float64)
     else:
@@ -157,8 +159,8 @@ def _check_rows(name: str, rows: Any, num_graphs: int) -> Rows:
     values = matrix.data if issparse(matrix) else matrix
     if not np.isfinite(values).all():
         raise UserError(f"its rows have {(~np.isfinite(values)).sum()} values that are NaN or infinite.")
-    rows_: Rows = matrix
-    return rows_
+    checked: Rows = matrix
+    return checked
 
 
 def own_kernel(method: Any, rows: Rows) -> Kernel:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.comparison.methods import Outcome, Task, method_settings, run_here, run_in_processes
-from joao.comparison.summary import KINDS, record_verdict, rows
+from joao.comparison.own import describe_own, kind_of_own
+from joao.comparison.summary import KINDS, finished_partitions, first_partitions, record_verdict, rows
 from joao.config.methods import CHEAP_BASELINES
 from joao.config.recipe import METHODS
 from joao.core.errors import UserError, short_repr, user_error_on_failure
@@ -21,9 +22,10 @@ from joao.core.files import check_new_file, parse_json, read_regular, user_error
 from joao.core.registry import check_minimum, check_value, make_record
 from joao.data.dataset import Dataset
 from joao.data.refinement import find_twins
+from joao.evaluation.embeddings import Scorer, choose_scorer
 from joao.evaluation.folds import fold_hash, folds
 from joao.evaluation.statistics import chance_level
-from joao.runs.scoring import TWINS_TOGETHER, describe_data, provenance, require_classes
+from joao.runs.scoring import TWINS_TOGETHER, describe_data, describe_scoring, labelled_graphs, provenance
 from joao.training.device import pick_device
 
 PROTOCOL = {
@@ -48,29 +50,50 @@ class Plan:
     device: str = "auto"
     jobs: int | None = None
     twins_together: bool = False
+    scorer: Scorer = "auto"
+    own: Mapping[str, Any] = field(default_factory=dict)  # own methods by name
 
     def __post_init__(self) -> None:
         check_minimum("compare", 1, partitions=self.partitions, epochs=self.epochs, jobs=self.jobs)
         pick_device(self.device)
+        choose_scorer(self.scorer, 0)
 
 
 def compute(
-    dataset: Dataset, plan: Plan, out: Path | None = None, on_done: Callable[[Outcome], None] = lambda done: None
+    dataset: Dataset,
+    plan: Plan,
+    out: Path | None = None,
+    on_done: Callable[[Outcome], None] = lambda done: None,
+    on_partition: Callable[[Record], None] = lambda record: None,
 ) -> Record:
     """Score every method on the same folds and return the record; see :func:`joao.compare`.
 
-    ``on_done`` is called after every seed and for every method that fails.
+    ``on_done`` is called after every seed and for every method that fails, ``on_partition`` with the record of the
+    first partitions whenever all methods have finished one more. After Ctrl-C the result is such a record, with the
+    key ``interrupted``; before the first partition is finished, KeyboardInterrupt is raised again.
     """
     record = start_record(dataset, plan, out)
-    for done in _run(dataset, plan, missing_seeds(record)):
-        entry = record["methods"][done.method]
-        if done.score is None:
-            entry["failure"] = done.failure
-        else:
-            entry["seeds"][str(done.score["seed"])] = done.score
-        if out is not None:
-            write_json(out, record)
-        on_done(done)
+    shown = finished_partitions(record)
+    try:
+        for done in _run(dataset, plan, missing_seeds(record)):
+            entry = record["methods"][done.method]
+            if done.score is None:
+                entry["failure"] = done.failure
+            else:
+                entry["seeds"][str(done.score["seed"])] = done.score
+            if out is not None:
+                write_json(out, record)
+            on_done(done)
+            finished = finished_partitions(record)
+            if shown < finished < plan.partitions:
+                shown = finished
+                on_partition(first_partitions(record, finished))
+    except KeyboardInterrupt:
+        finished = finished_partitions(record)
+        if not finished:
+            raise
+        record = first_partitions(record, finished)
+        record["interrupted"] = f"after {finished} of {plan.partitions} partitions"
     table, verdict = rows(record), record_verdict(record)
     if all(row.failure for row in table):
         raise UserError(f"compare: all methods failed. {table[0].method}: {table[0].failure}")
@@ -83,12 +106,16 @@ def compute(
 
 def start_record(dataset: Dataset, plan: Plan, out: Path | None = None) -> Record:
     """Make a record without scores, or with the scores in ``out`` if that is a record of the same comparison."""
-    classes = require_classes(dataset)
+    _, classes, _ = labelled_graphs(dataset)
     names, groups = dataset.class_names, _groups(dataset, plan)
     parts = [folds(classes, each, plan.folds, class_names=names, groups=groups) for each in range(plan.partitions)]
-    labels = hashlib.sha256(np.ascontiguousarray(classes, dtype=np.int64).tobytes()).hexdigest()[:16]
+    labels = hashlib.sha256(np.ascontiguousarray(dataset.classes, dtype=np.int64).tobytes()).hexdigest()[:16]
     record: Record = {
-        "protocol": {**PROTOCOL, **({"folds": TWINS_TOGETHER} if plan.twins_together else {})},
+        "protocol": {
+            **PROTOCOL,
+            **({"folds": TWINS_TOGETHER} if plan.twins_together else {}),
+            **describe_scoring(plan.scorer, len(classes)),
+        },
         "data": {**describe_data(dataset), "labels": labels},
         "folds": plan.folds,
         "partitions": plan.partitions,
@@ -112,12 +139,14 @@ def start_record(dataset: Dataset, plan: Plan, out: Path | None = None) -> Recor
     elif out is not None:
         check_new_file(out)
     for name in plan.methods:
-        kind = kind_of(name)
-        settings = _as_json(method_settings(name, dataset.kind, plan.epochs))
+        own = plan.own.get(name)
+        kind = kind_of(name) if own is None else kind_of_own(own)
+        found = method_settings(name, dataset.kind, plan.epochs) if own is None else describe_own(own)
+        settings = _as_json(found)
         entry = record["methods"].setdefault(name, {"kind": kind, "settings": settings, "seeds": {}})
         if entry["settings"] != settings:
             raise UserError(
-                f"{out}: contains {name} with different settings (for example --epochs). Choose another file."
+                f"{out}: contains {name} with different settings or code (for example --epochs). Choose another file."
             )
         entry.pop("failure", None)
     return record
@@ -142,13 +171,13 @@ def _run(dataset: Dataset, plan: Plan, missing: dict[str, list[int]]) -> Iterato
     # One method at a time on a GPU: methods that share it would slow each other down and spoil the timing.
     at_once = 1 if pick_device(plan.device).type == "cuda" else max(1, min(plan.jobs or 1, len(missing)))
     jobs, groups = (plan.jobs or 1) // at_once, _groups(dataset, plan)
-    settings = plan.folds, plan.epochs, plan.device, jobs, groups
-    tasks = [Task(name, seeds, dataset, *settings) for name, seeds in missing.items()]
+    settings = plan.folds, plan.epochs, plan.device, jobs, groups, plan.scorer
+    tasks = [Task(name, seeds, dataset, *settings, plan.own.get(name)) for name, seeds in missing.items()]
     return run_here(tasks) if plan.jobs is None else run_in_processes(tasks, at_once)
 
 
 def _groups(dataset: Dataset, plan: Plan) -> NDArray[np.int64] | None:
-    return find_twins(dataset) if plan.twins_together else None
+    return find_twins(labelled_graphs(dataset)[0]) if plan.twins_together else None
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from joao.config.methods import UNTRAINED
 from joao.evaluation.statistics import Gain, Scores, Verdict, make_verdict, mean, paired_gain, sample_std
 
-KINDS = ("pre-trained", "combination", "baseline", "cheap baseline")
+KINDS = ("pre-trained", "own", "combination", "baseline", "cheap baseline")
 
 
 @final
@@ -70,6 +70,19 @@ def record_verdict(record: Mapping[str, Any]) -> Verdict | None:
         if (accuracies := accuracies_of(record, name)) is not None:
             groups[record["methods"][name]["kind"]][name] = accuracies
     return make_verdict(record["data"]["name"], groups["pre-trained"], groups["cheap baseline"])
+
+
+def finished_partitions(record: Mapping[str, Any]) -> int:
+    """Count the first partitions on which every method was scored, except those that failed."""
+    methods = (record["methods"][name] for name in record["compared"])
+    seeds = [method["seeds"] for method in methods if "failure" not in method]
+    wanted = range(record["partitions"])
+    return next((number for number in wanted if any(str(number) not in each for each in seeds)), len(wanted))
+
+
+def first_partitions(record: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """Return a record as it would be with ``number`` partitions."""
+    return {**record, "partitions": number, "fold hashes": record["fold hashes"][:number]}
 
 
 def accuracies_of(record: Mapping[str, Any], name: str) -> Scores | None:

@@ -6,7 +6,7 @@ import secrets
 import signal
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -16,7 +16,13 @@ from joao.core.processes import StopRequest, catch_stop_signals
 
 
 class GraphEstimator(BaseEstimator):  # type: ignore[misc]
-    """Base of estimators whose ``X`` is a list of graphs instead of a matrix."""
+    """Base of estimators whose ``X`` is a list of graphs instead of a matrix.
+
+    Attributes:
+        compared_as: kind of method in :func:`joao.compare`.
+    """
+
+    compared_as: ClassVar[str] = "own"
 
     def __sklearn_is_fitted__(self) -> bool:
         return any(hasattr(self, name) for name in ("trained_", "finetuned_", "num_graphs_"))

@@ -82,6 +82,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
     (188, 96)
     """
 
+    compared_as = "pre-trained"
     _loaded_with: Mapping[str, Any] | None = None  # parameters of a loaded estimator, whose weights are frozen
 
     def __init__(
