@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from joao.config.recipe import Part, Recipe
+from joao.core.plots import COLOURS, DASHES, new_figure, write_picture
 from joao.core.registry import make_record
 from joao.data.dataset import Dataset
 from joao.evaluation.tables import markdown
-from joao.report.plots import COLOURS, DASHES, new_figure, write_picture
 from joao.report.scores import effective_pairs
 from joao.runs.pretraining import pretrain
 from joao.runs.scoring import describe_data, provenance

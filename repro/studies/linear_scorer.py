@@ -20,8 +20,9 @@ import torch
 from joao.baselines import BASELINES
 from joao.comparison.methods import make_rows
 from joao.data import read_whole
-from joao.evaluation.embeddings import describe_scorer, evaluate_embeddings
+from joao.evaluation.embeddings import Scorer, describe_scorer, evaluate_embeddings
 from joao.evaluation.statistics import paired_gain
+from joao.evaluation.svm import Kernel
 from joao.evaluation.tables import markdown
 from joao.runs.scoring import describe_data, provenance, require_classes
 from repro.record_files import RECORDS, Record, RecordFile
@@ -40,9 +41,10 @@ def record_file(folder: Path) -> RecordFile:
 def compute(name: str, method: str) -> Record:
     dataset = read_whole(name)
     rows: Any = make_rows(method, dataset, seed=0, device="cpu")
-    kernel = "linear" if method in BASELINES and BASELINES[method].kernel else "rbf"
+    kernel: Kernel = "linear" if method in BASELINES and BASELINES[method].kernel else "rbf"
     record: Record = {"data": describe_data(dataset), "method": method, "landmarks": describe_scorer("linear")}
-    for scorer in ("linear", "exact"):
+    scorers: tuple[Scorer, ...] = ("linear", "exact")
+    for scorer in scorers:
         started = time.process_time()
         scores = evaluate_embeddings(
             rows, require_classes(dataset), partitions=[0], kernel=kernel, scorer=scorer, device="cpu"

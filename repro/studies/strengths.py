@@ -30,13 +30,13 @@ from torch import Tensor
 from joao.config.builder import build_method
 from joao.config.recipe import make_recipe
 from joao.core.pair_table import PairTable, strength_label
+from joao.core.plots import draw_policy
 from joao.core.provenance import command, machine, versions
 from joao.data import Dataset, read_whole
 from joao.data.features import Features, make_store
 from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.tables import markdown, with_deviation
 from joao.policies import KullbackLeibler, Policy
-from joao.report.plots import draw_policy
 from joao.runs.scoring import require_classes
 from joao.training.model import embed
 from joao.training.pretrain import Pretraining

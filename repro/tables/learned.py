@@ -10,8 +10,8 @@ import numpy as np
 
 from joao.core.errors import UserError
 from joao.core.pair_table import PairTable
+from joao.core.plots import draw_panels, new_figure, pairs_panel, write_picture
 from joao.evaluation.tables import markdown
-from joao.report.plots import draw_panels, new_figure, pairs_panel, write_picture
 from repro.protocols.semi_supervised import run as semi_supervised
 from repro.protocols.unsupervised import run as unsupervised
 from repro.tables.names import NAMES

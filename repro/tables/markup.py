@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Protocol
 
+from joao.core.tables import latex_text
 from joao.evaluation.tables import markdown
 
 
@@ -114,7 +115,7 @@ def for_latex(text: str) -> str:
     >>> print(for_latex("**1** ± 2 %"))
     \textbf{1} $\pm$ 2 \%
     """
-    return _BOLD.sub(r"\\textbf{\1}", re.sub(r"([%&#_$])", r"\\\1", text).replace("±", r"$\pm$"))
+    return _BOLD.sub(r"\\textbf{\1}", latex_text(text))
 
 
 def for_html(text: str) -> str:

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from joao.cli import inputs, main
+from joao.core import plots
 from joao.core import progress as _progress
 from joao.data import names as _download
 from joao.evaluation import svm
-from joao.report import plots
 from repro.cli import options as _options
 from tests.messages import assert_mentions
 

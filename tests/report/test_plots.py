@@ -9,7 +9,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.image import imread
 
 from joao.core.pair_table import PairTable
-from joao.report.plots import STYLE, draw_policy, draw_tables, new_figure, write_picture
+from joao.core.plots import STYLE, draw_policy, draw_tables, new_figure, write_picture
 from tests.messages import refused
 
 NAMES = ["node_drop", "identity"]

@@ -11,8 +11,8 @@ import numpy as np
 
 from joao.config.recipe import POOL
 from joao.core.pair_table import PairTable
+from joao.core.plots import draw_tables
 from joao.evaluation.tables import markdown
-from joao.report.plots import draw_tables
 from repro.protocols.semi_supervised.run import PAIRS
 from repro.protocols.semi_supervised.table import check_same_parts
 from repro.statistics import TableCorrelation, table_correlation

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from typer import Argument, Option
 
@@ -15,7 +15,6 @@ from joao.core.errors import Interrupted, UserError
 HEADER = ["", "accuracy %"]
 
 if TYPE_CHECKING:
-    from joao.comparison.methods import Outcome
     from joao.data import Dataset
     from joao.runs.trained import TrainedEncoder
 
@@ -144,8 +143,11 @@ def compare(
     folds: int = Option(10, min=2, help="Folds of each partition."),
     epochs: int | None = Option(None, min=1, show_default="20", help="Epochs of pre-training."),
     twins_together: inputs.TwinsTogether = False,
+    scorer: inputs.ScorerName = "auto",
     out: Path | None = Option(
-        None, help="Record to write (.json), updated as methods finish; the same command continues it."
+        None,
+        help="File to write: .json (the record, updated as methods finish; the same command continues it), .csv, .tex, "
+        ".md or .html (the table).",
     ),
     jobs: int | None = Option(None, min=1, show_default="all cores", help="Cores to use."),
     device: inputs.Device = "auto",
@@ -155,45 +157,39 @@ def compare(
 ) -> None:
     """Find out whether pre-training helps on your graphs: score methods and baselines on the same folds.
 
-    Prints accuracy, gain, time and memory of every method, and a verdict with a confidence interval.
+    Prints accuracy, gain, time and memory of every method, and a verdict with a confidence interval. Ctrl-C keeps and
+    prints the partitions that are finished.
     """
     from joao.comparison.methods import choose_methods
-    from joao.comparison.record import Plan, compute, missing_seeds, start_record
-    from joao.comparison.table import HEADER, Comparison, closing_lines, heading, table_lines
-    from joao.runs.scoring import require_classes
+    from joao.comparison.record import Plan
+    from joao.comparison.table import HEADER, check_out, closing_lines, heading, run, table_lines
+    from joao.runs.scoring import labelled_graphs
 
     output = Output(quiet, as_json)
+    check_out(out)
     dataset = inputs.read_data(source, data_root, output, {})
-    require_classes(dataset)
+    labelled_graphs(dataset)
     choice = choose_methods(dataset, methods)
     for notice in choice.notices:
         output.notice(notice)
-    plan = Plan(choice.names, partitions, folds, epochs, device, jobs or inputs.all_cores(), twins_together)
-    missing = sum(len(seeds) for seeds in missing_seeds(start_record(dataset, plan, out)).values())
-    if missing:
-        output.log(f"comparing {', '.join(plan.methods)} on {dataset.name}, {quantity(partitions, 'seeds')} each")
-    with output.progress("comparing", missing, in_lines=False) as bar:
-
-        def on_done(done: Outcome) -> None:
-            if done.score is None:
-                output.log(f"failed: {done.method}")
-                return
-            bar.advance(f"{done.method}, seed {done.score['seed']}: {100 * done.score['mean']:.1f} %")
-            output.log(f"done: {done.method}, seed {done.score['seed']}")
-
-        try:
-            record = compute(dataset, plan, out, on_done)
-        except KeyboardInterrupt:
-            kept = "Nothing is kept" if out else "Nothing is kept; use --out FILE.json to keep finished work"
-            if out and out.exists():
-                kept = f"Finished work is in {out}; run the same command again to continue"
-            raise Interrupted(f"interrupted. {kept}.") from None
-    output.result(record)
-    comparison = Comparison(record)
+    cores = jobs or inputs.all_cores()
+    plan = Plan(choice.names, partitions, folds, epochs, device, cores, twins_together, cast(Any, scorer))
+    try:
+        comparison = run(dataset, plan, out, output.shown)
+    except KeyboardInterrupt:
+        kept = "Nothing is kept" if out else "Nothing is kept; use --out FILE.json to keep finished work"
+        if out and out.exists():
+            kept = f"Finished work is in {out}; run the same command again to continue"
+        raise Interrupted(f"interrupted before the first partition was finished. {kept}.") from None
+    output.result(dict(comparison.record))
     output.say(heading(comparison))
     output.table(HEADER, table_lines(comparison))
     for line in closing_lines(comparison):
         output.say(line)
     if out is not None:
-        output.say(f"Record: {out}")
+        output.say(f"{'Record' if out.suffix == '.json' else 'Table'}: {out}")
+    if "interrupted" in comparison.record:
+        kept = f"They are in {out}" if out else "Use --out FILE.json to keep and continue them"
+        more = "; run the same command again to continue" if out and out.suffix == ".json" else ""
+        raise Interrupted(f"interrupted {comparison.record['interrupted']}. {kept}{more}.")
     output.suggest(f"pretrain {inputs.source_words(source, {}, data_root)}", Path("runs/mine"))

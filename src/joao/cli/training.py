@@ -27,7 +27,7 @@ def train(
 
     ``options`` are those of :func:`joao.runs.pretraining.pretrain`.
     """
-    from joao.report.plots import draw_policy
+    from joao.core.plots import draw_policy
     from joao.runs import pretraining
     from joao.runs.logs import show_training
 

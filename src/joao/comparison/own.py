@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import inspect
+import pickle
 import re
 import traceback
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from joblib.externals import cloudpickle  # type: ignore[import-untyped]
+from joblib import wrap_non_picklable_objects  # type: ignore[import-untyped]
 from scipy.sparse import csr_array, issparse
 from sklearn.base import clone
 
@@ -179,7 +180,6 @@ def are_equal(first: Rows, second: Rows) -> bool:
 def make_sendable(method: Any) -> bytes | None:
     """Pickle a method for another process, also functions of a notebook; None if that is not possible."""
     try:
-        pickled: bytes = cloudpickle.dumps(method)
+        return pickle.dumps(wrap_non_picklable_objects(method, keep_wrapper=False))
     except Exception:  # any object can refuse, in its own way
         return None
-    return pickled

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, final
 
-from joao.comparison.methods import choose_methods
-from joao.comparison.record import Plan, compute
-from joao.comparison.summary import Row, record_verdict, rows
+from joao.comparison.methods import Outcome, choose_methods
+from joao.comparison.own import make_sendable
+from joao.comparison.record import Plan, compute, missing_seeds, start_record
+from joao.comparison.summary import KINDS, Row, accuracies_of, record_verdict, rows
+from joao.core.errors import UserError, escape_control, quantity, short_repr, suggest
+from joao.core.files import check_new_file, write_file
+from joao.core.progress import Progress
+from joao.core.tables import Tabular, html_page
+from joao.data.dataset import Dataset
 from joao.data.sources import read_graphs, warn_user
-from joao.evaluation.statistics import Verdict
+from joao.evaluation.embeddings import Scorer
+from joao.evaluation.statistics import Gain, Verdict, paired_gain
 from joao.evaluation.tables import with_deviation, with_interval
-from joao.runs.scoring import require_classes
+from joao.runs.scoring import labelled_graphs
 
 HEADER = ["method", "accuracy %", "gain over untrained (95 % CI)", "seconds", "MB"]
 
 
 @final
-class Comparison:
+class Comparison(Tabular):
     """The result of :func:`joao.compare`. It prints as a table with a verdict.
 
     Attributes:
@@ -42,6 +50,62 @@ class Comparison:
         """Return the record, which has JSON types only."""
         return self.record
 
+    def gain(self, method: str, baseline: str) -> Gain:
+        """Compute the paired gain of one method over another, between -1 and 1, with its 95 % interval."""
+        scores = []
+        for name in (method, baseline):
+            if name not in self.record["compared"]:
+                raise UserError(f"comparison: no method {short_repr(name)}. {suggest(name, self.record['compared'])}")
+            if (found := accuracies_of(self.record, name)) is None:
+                raise UserError(f"comparison: {name} has no scores.")
+            scores.append(found)
+        return paired_gain(*scores)
+
+    def plot(self) -> Any:
+        """Draw the accuracies, and the gains over the untrained encoder; returns a matplotlib figure."""
+        from joao.core.plots import COLOURS, MARKS, new_figure
+
+        scored = [row for row in self.rows if row.accuracy is not None]
+        kinds = [kind for kind in KINDS if kind in {row.kind for row in scored}]
+        with new_figure(8.0, 1.7 + 0.32 * len(scored)) as figure:
+            left, right = figure.subplots(1, 2, sharey=True)
+            left.axvline(100 * self.record["chance"], color="#999999", linestyle=":", label="chance")
+            right.axvline(0, color="#999999", linestyle=":")
+            for number, row in enumerate(scored):
+                assert row.accuracy is not None
+                look = {"color": COLOURS[kinds.index(row.kind)], "fmt": MARKS[kinds.index(row.kind)], "capsize": 2}
+                is_first = row.kind not in {each.kind for each in scored[:number]}
+                label = {"label": row.kind} if is_first else {}
+                left.errorbar(100 * row.accuracy, number, xerr=100 * (row.deviation or 0.0), **look, **label)
+                if (gain := row.gain) is not None:
+                    ends = [[100 * (gain.mean - gain.low)], [100 * (gain.high - gain.mean)]]
+                    right.errorbar(100 * gain.mean, number, xerr=ends, **look)
+            names = [escape_control(row.method) for row in scored]
+            left.set_yticks(range(len(scored)), names, parse_math=False)
+            left.invert_yaxis()
+            left.set_xlabel("accuracy %" + (" ± standard deviation" if self.record["partitions"] > 1 else ""))
+            right.set_xlabel("gain over untrained, points (95 % CI)")
+            title = f"{self.record['data']['name']}: {quantity(self.record['partitions'], 'partitions')}"
+            figure.suptitle(escape_control(title), parse_math=False, fontsize=10)
+            figure.legend(loc="outside lower center", ncols=len(kinds) + 1)
+            figure.draw_without_rendering()  # inside the style
+        return figure
+
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        return HEADER, table_lines(self)
+
+    def _numbers(self) -> tuple[list[str], list[list[Any]]]:
+        header = ["method", "kind", "accuracy", "deviation", "gain", "gain_low", "gain_high", "seconds", "peak_bytes"]
+        lines: list[list[Any]] = []
+        for row in self.rows:
+            gain = [None] * 3 if row.gain is None else [row.gain.mean, row.gain.low, row.gain.high]
+            costs = [row.seconds, row.peak_bytes, row.failure or None]
+            lines.append([row.method, row.kind, row.accuracy, row.deviation, *gain, *costs])
+        return [*header, "failure"], lines
+
+    def _text(self) -> tuple[str, list[str]]:
+        return heading(self), [line for line in closing_lines(self) if not line.startswith(("  ", "Gain of"))]
+
     def __repr__(self) -> str:
         lines = [HEADER, *table_lines(self)]
         widths = [max(len(line[column]) for line in lines) for column in range(len(HEADER))]
@@ -55,7 +119,7 @@ class Comparison:
 
 def compare(
     data: Any,
-    methods: str | Sequence[str] | None = None,
+    methods: Any = None,
     *,
     partitions: int = 5,
     folds: int = 10,
@@ -63,56 +127,123 @@ def compare(
     device: str = "auto",
     jobs: int | None = None,
     twins_together: bool = False,
+    scorer: Scorer = "auto",
     out: str | Path | None = None,
+    verbose: int = 0,
 ) -> Comparison:
-    """Score methods on the same folds of labelled graphs and decide whether pre-training helps.
+    """Score methods on the same folds of graphs and decide whether pre-training helps.
 
     Args:
-        data: anything that :func:`joao.read` accepts. Every graph needs a class.
-        methods: pre-training methods such as ``joao``, baselines such as ``wl``, ``untrained``, and combinations such
-            as ``joao+wl``, which are scored with the mean of their kernels; None: default. The baselines in
-            :data:`joao.config.methods.CHEAP_BASELINES` are always added.
+        data: anything that :func:`joao.read` accepts. Methods see all graphs, without labels; those with a class are
+            scored.
+        methods: a list of names, own methods and dictionaries of own methods by name; None: default. Names are
+            pre-training methods such as ``joao``, baselines such as ``wl``, ``untrained``, and combinations such as
+            ``joao+wl``, which are scored with the mean of their kernels. An own method is an estimator with ``fit`` and
+            ``transform``, or a function from a :class:`joao.Dataset` to one row per graph
+            (:mod:`joao.comparison.own`). The baselines in :data:`joao.config.methods.CHEAP_BASELINES` are always added.
         partitions: number of partitions into folds; seed s of a method is scored on partition s.
         folds: folds per partition.
-        epochs: epochs of pre-training; None: default.
+        epochs: epochs of pre-training of named methods; None: default.
         device: device of pre-training: ``auto``, ``cpu``, ``cuda`` or one GPU such as ``cuda:1``.
         jobs: cores to use, with one process per method; None: compute everything in this process. A script that sets it
             must guard its code by ``if __name__ == "__main__":``.
         twins_together: whether indistinguishable graphs stay in the same fold, see
             :func:`joao.data.refinement.find_twins`.
-        out: file of the record, written after every seed. Seeds that it already contains are skipped.
+        scorer: ``exact``, ``linear`` or ``auto``, see :func:`joao.evaluation.embeddings.evaluate_embeddings`.
+        out: file to write, of a type in :data:`FILE_TYPES`. JSON is the record, written after every seed; seeds that it
+            already contains are skipped.
+        verbose: 1 shows progress, and the table after each partition. Ctrl-C returns the finished partitions.
 
     >>> import joao
-    >>> comparison = joao.compare("MUTAG", ["untrained", "wl", "ldp", "histogram"], partitions=1, folds=2)
+    >>> def sizes(graphs):  # number of nodes and edges of each graph
+    ...     return [[graph.num_nodes, graph.num_edges] for graph in graphs]
+    >>> comparison = joao.compare("MUTAG", ["untrained", "wl", "ldp", "histogram", sizes], partitions=1, folds=2)
     >>> print(comparison.verdict)  # no pre-trained method was compared
     None
     >>> max(row.accuracy for row in comparison.rows) > comparison.record["chance"]
     True
     """
+    shown = Progress.from_verbose(verbose, "compare")
+    path = None if out is None else Path(out)
+    check_out(path)
     dataset = read_graphs(data)
-    require_classes(dataset)
+    labelled_graphs(dataset)
     choice = choose_methods(dataset, methods)
     for notice in choice.notices:
         warn_user(notice)
-    plan = Plan(choice.names, partitions, folds, epochs, device, jobs, twins_together)
-    return Comparison(compute(dataset, plan, None if out is None else Path(out)))
+    for name, method in choice.own.items() if jobs is not None else ():
+        if make_sendable(method) is None:
+            warn_user(f"compare: {name} cannot be pickled; it runs in this process.")
+    plan = Plan(choice.names, partitions, folds, epochs, device, jobs, twins_together, scorer, choice.own)
+    comparison = run(dataset, plan, path, shown)
+    if "interrupted" in comparison.record:
+        warn_user(f"compare: interrupted {comparison.record['interrupted']}.")
+    return comparison
+
+
+def run(dataset: Dataset, plan: Plan, out: Path | None, shown: Progress) -> Comparison:
+    """Compute a comparison, show its progress and write ``out``."""
+    is_record = out is not None and out.suffix == ".json"
+    record_path = out if is_record else None
+    missing = sum(len(seeds) for seeds in missing_seeds(start_record(dataset, plan, record_path)).values())
+    if missing:
+        shown.line(f"comparing {', '.join(plan.methods)} on {dataset.name}, {quantity(plan.partitions, 'seeds')} each")
+    with shown.bar("comparing", missing, in_lines=False) as bar:
+
+        def on_done(done: Outcome) -> None:
+            if done.score is None:
+                shown.line(f"failed: {done.method}: {done.failure}")
+                return
+            bar.advance(f"{done.method}, seed {done.score['seed']}: {100 * done.score['mean']:.1f} %")
+            shown.line(f"done: {done.method}, seed {done.score['seed']}")
+
+        def on_partition(record: Mapping[str, Any]) -> None:
+            title = f"After {record['partitions']} of {quantity(plan.partitions, 'partitions')}"
+            bar.show(title, HEADER, table_lines(Comparison(record)))
+
+        comparison = Comparison(compute(dataset, plan, record_path, on_done, on_partition))
+    if out is not None and not is_record:
+        write_file(out, FILE_TYPES[out.suffix](comparison))
+    return comparison
+
+
+FILE_TYPES: dict[str, Callable[[Comparison], str]] = {
+    ".json": lambda comparison: json.dumps(comparison.record),
+    ".csv": Comparison.to_csv,
+    ".tex": Comparison.to_latex,
+    ".md": Comparison.to_markdown,
+    ".html": lambda comparison: html_page(f"joao compare {comparison.record['data']['name']}", comparison.to_html()),
+}
+
+
+def check_out(path: Path | None) -> None:
+    """Raise an error if an output has no known type or, unless it is a record, which is continued, exists."""
+    if path is None:
+        return
+    if path.suffix not in FILE_TYPES:
+        raise UserError(f"{path}: unknown file type '{path.suffix}'. Use {', '.join(FILE_TYPES)}.")
+    if path.suffix != ".json":
+        check_new_file(path)
 
 
 def heading(comparison: Comparison) -> str:
     """Describe the data and the protocol in one line."""
     record, data, number = comparison.record, comparison.record["data"], comparison.record["partitions"]
+    labelled = f" ({data['labelled']} with a label, which are scored)" if "labelled" in data else ""
+    scorer = record["protocol"].get("scorer", "SVM")
     return (
-        f"{data['name']}: {data['graphs']} graphs, {data['classes']} classes. SVM on "
-        f"{number} shared partition{'s' if number > 1 else ''} into {record['folds']} folds, one seed per partition. "
-        "Pre-training uses all graphs without labels."
+        f"{data['name']}: {quantity(data['graphs'], 'graphs')}{labelled}, {quantity(data['classes'], 'classes')}. "
+        f"{scorer[0].upper()}{scorer[1:]} on {quantity(number, 'shared partitions')} into {record['folds']} folds, "
+        "one seed per partition. Pre-training uses all graphs without labels."
         + (" Twins stay in the same fold." if "folds" in record["protocol"] else "")
+        + (f" Interrupted {record['interrupted']}." if "interrupted" in record else "")
     )
 
 
 def table_lines(comparison: Comparison) -> list[list[str]]:
     """Format the rows of the table under :data:`HEADER`, and chance level."""
     chance = ["chance", f"{100 * comparison.record['chance']:.2f}", "", "", ""]
-    return [*(_cells(row) for row in comparison.rows), chance]
+    return [*(_row_cells(row) for row in comparison.rows), chance]
 
 
 def closing_lines(comparison: Comparison) -> list[str]:
@@ -134,7 +265,7 @@ def closing_lines(comparison: Comparison) -> list[str]:
     return lines
 
 
-def _cells(row: Row) -> list[str]:
+def _row_cells(row: Row) -> list[str]:
     if row.accuracy is None or row.seconds is None:
         return [row.method, "failed", "", "", ""]
     accuracy = with_deviation(100 * row.accuracy, None if row.deviation is None else 100 * row.deviation)

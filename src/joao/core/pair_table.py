@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from joao.core.errors import UserError, suggest
+from joao.core.tables import Tabular
 
 
 @dataclass(frozen=True, eq=False)
-class PairTable:
+class PairTable(Tabular):
     """Numbers for ordered pairs: rows are augmentations of the first view, columns of the second.
 
     >>> table = PairTable.of(["node_drop", "identity"], [[0.5, 0.25], [0.25, 0.0]])
@@ -73,13 +74,22 @@ class PairTable:
             shares.setdefault(augmentation_name(name), {})[strength_label(name)] = share
         return shares
 
-    def to_pandas(self) -> Any:
-        """Convert to a pandas data frame."""
-        try:
-            import pandas
-        except ImportError as error:
-            raise UserError("pandas is not installed: pip install pandas") from error
-        return pandas.DataFrame(self.values, index=list(self.names), columns=list(self.names))
+    def _numbers(self) -> tuple[list[str], list[list[Any]]]:
+        rows = zip(self.names, self.values.tolist(), strict=True)
+        return ["", *self.names], [[name, *row] for name, row in rows]
+
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        header, lines = self._numbers()
+        return header, [[line[0], *(f"{value:.3f}" for value in line[1:])] for line in lines]
+
+    def plot(self, title: str = "") -> Any:
+        """Draw a heat map; returns a matplotlib figure, which notebooks show."""
+        from joao.core.plots import draw_panels, new_figure, pairs_panel
+
+        with new_figure(1.6 + 0.7 * len(self.names), 1.2 + 0.6 * len(self.names)) as figure:
+            draw_panels(figure, [pairs_panel(title, self, is_share=bool((self.values >= 0).all()))])
+            figure.draw_without_rendering()  # inside the style
+        return figure
 
     def _repr_html_(self) -> str:
         """Heat map for notebooks."""

@@ -16,8 +16,7 @@ from scipy.sparse.csgraph import shortest_path
 
 from joao.core.files import make_folder
 from joao.core.pair_table import PairTable
-from joao.report.graphs import GraphCodec, colourings, examples
-from joao.report.plots import (
+from joao.core.plots import (
     COLOURS,
     DASHES,
     MARKS,
@@ -29,6 +28,7 @@ from joao.report.plots import (
     strengths_panel,
     write_picture,
 )
+from joao.report.graphs import GraphCodec, colourings, examples
 from joao.report.reported_run import ReportedRun
 from joao.report.scores import OURS, PAPER, Record, chart, effective_pairs, same_folds
 

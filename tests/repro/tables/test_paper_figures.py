@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.axes import Axes
 
-from joao.report import plots as figures
+from joao.core import plots as figures
 from repro.protocols import gamma
 from repro.tables.learned import draw_figure_3, read_policies
 from tests.messages import refused
