@@ -160,14 +160,14 @@ def compute(cell: Cell, dataset: Dataset, *, device: str = "auto") -> Record:
         scores = _inductive_scores(cell, recipe, dataset, classes, groups, device)
     else:
         where = pick_device(device).type if has_encoder(cell.method) else "cpu"
-        (rows, learnt), seconds, memory = measure_run(lambda: _rows(cell, recipe, dataset, where), where)
+        (rows, learnt), seconds, memory = measure_run(lambda: cell_rows(cell, recipe, dataset, where), where)
         facts = {**learnt, "seconds of pre-training": seconds, **memory}
         scores = evaluate_embeddings(
             rows,
             classes,
             class_names=dataset.class_names,
             partitions=[cell.seed],
-            kernel=_kernel(cell.method),
+            kernel=cell_kernel(cell.method),
             groups=groups,
             device=pick_device(device).type,
         )
@@ -203,12 +203,13 @@ def _settings(cell: Cell) -> dict[str, Any]:
     return {"recipe": None, "baseline": {"name": row["baseline"], **options, **row.get("options", {}), **seed}}
 
 
-def _kernel(method: str) -> Kernel:
+def cell_kernel(method: str) -> Kernel:
+    """Return the kernel of a row of the table."""
     baseline = grid()["methods"].get(method, {}).get("baseline")
     return "linear" if baseline is not None and BASELINES[baseline].kernel else "rbf"
 
 
-def _rows(cell: Cell, recipe: Recipe | None, dataset: Dataset, device: str) -> tuple[Rows, dict[str, Any]]:
+def cell_rows(cell: Cell, recipe: Recipe | None, dataset: Dataset, device: str) -> tuple[Rows, dict[str, Any]]:
     """Return the embeddings of a cell, and facts about the pre-training."""
     if recipe is None:
         options = dict(_settings(cell).get("baseline", {}))
