@@ -65,6 +65,26 @@ def test_interrupted(joao, labelled, monkeypatch, with_out):
     assert ("done: histogram" in outcome.err) != with_out
 
 
+@pytest.mark.parametrize("out", ["table.tex", "record.json", None])
+def test_interrupted_after_a_partition(joao, labelled, tmp_path, monkeypatch, out):
+    real = recording.run_here
+
+    def stops(tasks):
+        for each in real(tasks):
+            if each.score and each.score["seed"] == 1:
+                raise KeyboardInterrupt
+            yield each
+
+    monkeypatch.setattr(recording, "run_here", stops)
+    options = ("--out", out) if out else ()
+    outcome = joao("compare", labelled, "--methods", "histogram", "--folds", 3, "--partitions", 2, *options)
+    assert outcome.code == 130
+    assert re.search(r"^│ histogram +│ +[\d.]+ ", outcome.out, re.MULTILINE)
+    assert_mentions(outcome.err.splitlines()[-1], "1 of 2", out or "--out FILE.json")
+    if out:
+        assert "histogram" in (tmp_path / out).read_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "values"),
     [
@@ -72,7 +92,9 @@ def test_interrupted(joao, labelled, monkeypatch, with_out):
         (["labelled.jsonl", "--methods", ","], ["compare: ", "joao, "]),
         (["labelled.jsonl", "--folds", "13"], ["folds: ", "'0'", "12", "13"]),
         (["labelled.jsonl", "--out", "no/r.json"], ["joao: no/r.json: "]),
-        (["labelled.jsonl", "--out", "labelled.jsonl"], ["joao: labelled.jsonl: ", "joao compare"]),
+        (["labelled.jsonl", "--out", "other.json"], ["joao: other.json: ", "joao compare"]),
+        (["labelled.jsonl", "--out", "cmp.docx"], ["joao: cmp.docx: ", ".json", ".csv", ".tex", ".md", ".html"]),
+        (["labelled.jsonl", "--scorer", "fast"], ["auto", "exact", "linear", "'fast'"]),
         (["labelled.jsonl", "--device", "tpu"], ["device: ", "auto", "cpu", "cuda", "'tpu'"]),
         (["labelled.jsonl", "--partitions", "0"], ["'--partitions'"]),
         (["unlabelled.jsonl"], ["joao: unlabelled.jsonl: ", "joao embed"]),
@@ -82,6 +104,7 @@ def test_interrupted(joao, labelled, monkeypatch, with_out):
 def test_invalid_input(joao, labelled, unlabelled, tmp_path, arguments, values):
     line = json.dumps({"edges": [[0, 1]], "num_nodes": 2, "label": "same"})
     (tmp_path / "one.jsonl").write_text(f"{line}\n" * 4)
+    (tmp_path / "other.json").write_text("{}")
     outcome = joao("compare", *arguments)
     assert outcome.out == ""
     assert_refused(outcome, *values)

@@ -3,7 +3,10 @@
 import json
 
 from joao.config.recipe import make_recipe
+from joao.report.scores import _read_record
+from joao.runs import scoring
 from tests.cli.conftest import assert_refused
+from tests.messages import assert_mentions
 
 RECORDS = ("evaluation", "evaluation-2")
 
@@ -47,3 +50,41 @@ def test_a_run_without_recorded_data(joao, labelled, tmp_path):
     path = tmp_path / "run" / "recipe.toml"
     path.write_text(path.read_text().replace(f'data = "{labelled}"', 'data = ""'))
     assert_refused(joao("evaluate", "run"), "joao: run: ", f"joao evaluate {path.parent.name} DATA")
+
+
+def test_half_of_the_labels(joao, labelled, tmp_path):
+    lines = (tmp_path / labelled).read_text().splitlines()
+    for number in range(0, len(lines), 2):
+        lines[number] = json.dumps({**json.loads(lines[number]), "label": None})
+    (tmp_path / "half.jsonl").write_text("\n".join(lines))
+    joao("pretrain", "half.jsonl", "--out", "run", "--epochs", 1)
+    outcome = joao("evaluate", "run", "--folds", 3, "--scorer", "linear")
+    assert outcome.code == 0
+    record = json.loads((tmp_path / "run" / "evaluation.json").read_text())
+    assert (record["data"]["graphs"], record["data"]["labelled"]) == (24, 12)
+    assert_mentions(outcome.out, "24 graphs", "12", record["protocol"]["scorer"])
+
+
+def test_interrupted_after_a_partition(joao, labelled, tmp_path, monkeypatch):
+    joao("pretrain", labelled, "--out", "run", "--epochs", 1)
+    real, partitions = scoring.evaluate_embeddings, []
+
+    def stops(*arguments, **options):
+        partitions.extend(options["partitions"])
+        if partitions[-1] == 2:
+            raise KeyboardInterrupt
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(scoring, "evaluate_embeddings", stops)
+    outcome = joao("evaluate", "run", "--folds", 2, "--out", "mine.json")
+    assert outcome.code == 130
+    assert_mentions(outcome.err.splitlines()[-1], "2 of 5", "mine.json")
+    assert_mentions(outcome.out, "2 partitions", "accuracy %")
+    record = json.loads((tmp_path / "mine.json").read_text())
+    assert [len(record[name]["partitions"]) for name in ("run", "untrained", "histogram")] == [2, 2, 2]
+    assert _read_record(tmp_path / "mine.json") == record  # the report page reads it
+    partitions[:] = [2]
+    monkeypatch.setattr(scoring, "evaluate_embeddings", lambda *_, **__: stops(partitions=[2]))
+    outcome = joao("evaluate", "run", "--folds", 2, "--out", "none.json")
+    assert outcome.code == 130
+    assert not (tmp_path / "none.json").exists()

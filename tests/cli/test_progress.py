@@ -1,5 +1,7 @@
 """Progress lines of long commands without a terminal."""
 
+import re
+
 import pytest
 
 from joao.cli.output import Output
@@ -63,8 +65,12 @@ def test_progress_counts_folds(joao, labelled, monkeypatch):
     monkeypatch.setattr(_progress, "SECONDS_BETWEEN_LINES", 0.0)
     joao("pretrain", labelled, "--out", "run", "--epochs", 1)
     outcome = joao("evaluate", "run", "--folds", 2)
-    lines = [line.split(", ")[0] for line in outcome.err.splitlines()]
+    told = [line for line in outcome.err.splitlines() if "scoring" not in line]
+    lines = [line.split(", ")[0] for line in outcome.err.splitlines() if "scoring" in line]
     assert lines == [f"joao: scoring: {fold} of 60" for fold in range(1, 61)]  # 6 scores x 5 x 2
+    assert len(told) == 5  # one line per partition, with the scores so far
+    shown = re.search(r"this run +│ +([\d.]+ ± [\d.]+)", outcome.out)
+    assert f"this run {shown[1]}" in told[-1]
 
 
 def test_progress_counts_epochs_of_fine_tuning(joao, labelled, monkeypatch):

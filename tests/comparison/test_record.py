@@ -16,6 +16,7 @@ from joao.comparison.record import Plan, compute, missing_seeds, start_record
 from joao.comparison.summary import record_verdict, rows
 from joao.config.recipe import make_recipe
 from joao.core.errors import UserError
+from joao.data.refinement import find_twins
 from joao.data.synthetic import random_graphs
 from joao.evaluation import svm
 from joao.evaluation.embeddings import evaluate_embeddings
@@ -158,7 +159,7 @@ def test_record_is_continued(graphs, tmp_path):
 
     with pytest.raises(Enough):
         compute(graphs, plan, out, stop_after_three)
-    assert told == [("counting", 0), ("counting", 1), ("random", 0)]
+    assert told == [("counting", 0), ("random", 0), ("counting", 1)]
     assert missing_seeds(start_record(graphs, plan, out)) == {"random": [1]}
     record = compute(graphs, plan, out, lambda done: told.append((done.method, done.score["seed"])))
     assert told[3:] == [("random", 1)]
@@ -231,7 +232,7 @@ def test_process_that_dies(monkeypatch, code, end):
     """The others go on, one after the other."""
     monkeypatch.setattr(processes, "pickle_call", lambda run, task: pickle.dumps((execute, (task.code,))))
     good = "connection.send({'seed': 0})\nconnection.send(None)"
-    tasks = [SimpleNamespace(method=name, code=good) for name in "abc"]
+    tasks = [SimpleNamespace(method=name, code=good, own=None, seeds=[0]) for name in "abc"]
     tasks[1].code = f"connection.send({{'seed': 1}})\nimport os\n{code}"
     found = list(processes.run_in_processes(tasks, 2))
     scores = {done.method: done.score for done in found if done.score is not None}
@@ -249,7 +250,7 @@ def test_failures_of_a_process(monkeypatch, error, expected):
     monkeypatch.setattr(processes, "pickle_call", lambda run, task: pickle.dumps((execute, (task.code,))))
     code = "from joao.core.errors import UserError\nconnection.send({'seed': 0})\n"
     code += {"": "connection.send(None)", "1 / 0": "1 / 0"}.get(error, f"raise {error}")
-    doing = processes.run_in_processes([SimpleNamespace(method="joao", code=code)], 1)
+    doing = processes.run_in_processes([SimpleNamespace(method="joao", code=code, own=None, seeds=[0])], 1)
     assert next(doing).score == {"seed": 0}
     if error == "1 / 0":
         with pytest.raises(processes.MethodError, match="joao") as raised:
@@ -263,9 +264,63 @@ def test_failures_of_a_process(monkeypatch, error, expected):
 
 def test_messages_of_a_process(monkeypatch, graphs):
     sent = []
-    monkeypatch.setattr(processes, "score_seeds", lambda task: iter([{"seed": 0}]))
-    processes._run_task(SimpleNamespace(send=sent.append), Task("joao", [0], graphs))
-    assert sent == [{"seed": 0}, None]
+    parent = SimpleNamespace(send=sent.append, recv=lambda: sent.append("waited"))
+    monkeypatch.setattr(processes, "score_seeds", lambda task: iter([{"seed": seed} for seed in task.seeds]))
+    processes._run_task(parent, Task("joao", [0, 1], graphs))
+    assert sent == [{"seed": 0}, "waited", {"seed": 1}, None]
+
+
+def test_interrupted_comparison_has_the_finished_partitions(graphs, tmp_path):
+    out, told, shown = tmp_path / "record.json", [], []
+    plan = replace(PLAN, methods=("counting", "random", "failing"), partitions=3)
+
+    def stop_in_the_third(done):
+        told.append(done)
+        if len(told) == 6:
+            raise KeyboardInterrupt
+
+    record = compute(graphs, plan, out, stop_in_the_third, lambda record: shown.append(rows(record)))
+    assert [done.score["seed"] if done.score else None for done in told] == [0, 0, None, 1, 1, 2]
+    assert record["partitions"] == 2
+    assert "2 of 3" in record["interrupted"]
+    assert [len(part) for part in shown] == [3, 3]
+    less = compute(graphs, replace(plan, partitions=2))
+    numbers = [[(row.method, row.accuracy, row.deviation, row.gain) for row in part] for part in (rows(less), shown[1])]
+    assert numbers[0] == numbers[1]
+    assert json.loads(out.read_text())["rows"] == json.loads(json.dumps(record["rows"]))
+    whole = compute(graphs, plan, out)  # continues
+    assert whole["partitions"] == 3
+    assert "interrupted" not in whole
+
+    def stop_at_once(done):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compute(graphs, plan, None, stop_at_once)
+
+
+def test_graphs_without_a_label_are_seen_but_not_scored(graphs):
+    labelled = np.flatnonzero(np.arange(24) % 4 != 3)
+    classes = np.where(np.isin(np.arange(24), labelled), graphs.classes, -1)
+    record = compute(replace(graphs, classes=classes), replace(PLAN, methods=("counting",), twins_together=True))
+    assert Counting.fitted == [24]
+    assert (record["data"]["graphs"], record["data"]["labelled"]) == (24, 18)
+    nodes = np.diff(graphs.first_node)[labelled, None].astype(float)
+    alone = evaluate_embeddings(nodes, graphs.classes[labelled], **SCORING, groups=find_twins(graphs.subset(labelled)))
+    assert [record["methods"]["counting"]["seeds"][seed]["accuracies"] for seed in "01"] == alone.accuracies
+
+
+def test_linear_scorer_is_recorded_and_not_mixed(graphs, tmp_path):
+    plan, out = replace(PLAN, methods=("counting",), scorer="linear"), tmp_path / "record.json"
+    record = compute(graphs, plan, out)
+    assert "1,000" in record["protocol"]["scorer"]
+    nodes = np.diff(graphs.first_node)[:, None].astype(float)
+    alone = evaluate_embeddings(nodes, graphs.classes, **SCORING, scorer="linear")
+    assert [record["methods"]["counting"]["seeds"][seed]["accuracies"] for seed in "01"] == alone.accuracies
+    with refused(out, "protocol"):
+        compute(graphs, replace(plan, scorer="exact"), out)
+    with refused("auto", "'quick'"):
+        replace(plan, scorer="quick")
 
 
 @pytest.mark.parametrize(("option", "value"), [("partitions", 0), ("epochs", 0), ("jobs", 0)])

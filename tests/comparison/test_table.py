@@ -1,14 +1,15 @@
 """A comparison as text. Oracle: lines written by hand from a record written by hand."""
 
+import csv
 import json
 
 import pytest
 
 import joao
-from joao.comparison.table import HEADER, Comparison, closing_lines, table_lines
+from joao.comparison.table import FILE_TYPES, HEADER, Comparison, check_out, closing_lines, heading, table_lines
 from joao.data.synthetic import random_graphs
 from joao.evaluation import svm
-from tests.messages import assert_mentions, notice
+from tests.messages import assert_mentions, notice, refused
 
 
 def entry(kind, accuracies, seconds=2.5, peak=3_000_000):
@@ -77,6 +78,72 @@ def test_it_prints_as_a_table_that_fits_a_narrow_terminal(record):
     assert text[3].split()[:2] == ["joao", "85.00"]
     assert max(map(len, text[2:8])) <= 80
     assert str(Comparison(record).verdict)[1:] in "\n".join(text)
+
+
+def test_numbers_in_full_precision(record):
+    frame = Comparison(record).to_pandas()
+    assert list(frame.index) == ["joao", "gl", "untrained", "wl"]
+    assert frame.loc["joao", "accuracy"] == pytest.approx(0.85)
+    assert frame.loc["wl", "gain_low"] == pytest.approx(-0.3021, abs=1e-4)
+    assert frame.loc["gl", "failure"] == "too large."
+    assert frame["accuracy"].isna().tolist() == [False, True, False, False]
+    lines = list(csv.DictReader(Comparison(record).to_csv().splitlines()))
+    assert [line["method"] for line in lines] == list(frame.index)
+    assert float(lines[3]["gain_low"]) == frame.loc["wl", "gain_low"]
+    assert lines[1]["accuracy"] == ""
+
+
+NASTY = "a_b & 5 % <i> | \\x $ {c} # ~ ^ [d](e)\x1b[2J"
+
+
+@pytest.fixture
+def nasty(record):
+    record["methods"][NASTY] = record["methods"].pop("gl") | {"kind": "own", "failure": "no <b> & _"}
+    record["compared"][1] = NASTY
+    return Comparison(record)
+
+
+def test_files_escape_names(nasty, tmp_path):
+    texts = {suffix: write(nasty) for suffix, write in FILE_TYPES.items()}
+    assert not any("\x1b" in text for text in texts.values())
+    assert json.loads(texts[".json"]) == nasty.record
+    row = next(line for line in texts[".tex"].splitlines() if line.startswith("a"))
+    assert row.startswith(r"a\_b \& 5 \% \textless{}i\textgreater{} \textbar{} \textbackslash{}x \$ \{c\} \# ")
+    assert row.count(" & ") == 4
+    assert texts[".tex"].count(r"\begin{tabular}") == 1
+    row = next(line for line in texts[".md"].splitlines() if line.startswith("| a"))
+    assert row.count(" | ") == 4
+    assert "<i>" not in texts[".md"] + texts[".html"]
+    assert "a_b &amp; 5 % &lt;i&gt;" in texts[".html"]
+    assert "script" not in texts[".html"]
+    assert nasty._repr_html_() == nasty.to_html()
+
+
+def test_picture(record):
+    figure = Comparison(record).plot()
+    left, right = figure.axes
+    assert [text.get_text() for text in left.get_yticklabels()] == ["joao", "untrained", "wl"]
+    points = [line.get_xdata()[0] for line in right.lines if line.get_marker() not in ("None", "|", "")]
+    assert points == pytest.approx([20.0, -15.0])
+
+
+def test_output_files(tmp_path):
+    check_out(tmp_path / "new.tex")
+    (tmp_path / "old.tex").touch()
+    with refused("old.tex"):
+        check_out(tmp_path / "old.tex")
+    for name in ("cmp.docx", "cmp"):
+        with refused(name, *FILE_TYPES):
+            check_out(tmp_path / name)
+    with refused("cmp.docx"):
+        joao.compare("MUTAG", "wl", out=tmp_path / "cmp.docx")
+
+
+def test_partial_labels_and_scorer_are_said(record):
+    record["data"]["labelled"] = 30
+    record["protocol"]["scorer"] = "linear scorer (1,000 landmarks)"
+    record["interrupted"] = "after 2 of 5 partitions"
+    assert_mentions(heading(Comparison(record)), "40 graphs", 30, "inear scorer (1,000 landmarks)", "2 of 5")
 
 
 @pytest.mark.slow
