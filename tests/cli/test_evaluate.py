@@ -54,7 +54,7 @@ def test_a_run_without_recorded_data(joao, labelled, tmp_path):
 
 def test_half_of_the_labels(joao, labelled, tmp_path):
     lines = (tmp_path / labelled).read_text().splitlines()
-    for number in range(0, len(lines), 2):
+    for number in range(12):
         lines[number] = json.dumps({**json.loads(lines[number]), "label": None})
     (tmp_path / "half.jsonl").write_text("\n".join(lines))
     joao("pretrain", "half.jsonl", "--out", "run", "--epochs", 1)

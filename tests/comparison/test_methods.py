@@ -36,8 +36,8 @@ class Absent(Baseline):
 
 
 def test_the_cheap_baselines_are_always_among_them(graphs):
-    assert choose_methods(graphs, None) == ((*COMPARED_METHODS, *COMBINATIONS, *CHEAP_BASELINES), ())
-    names, notices = choose_methods(graphs, ["wl", "joaov2", "wl", "graph2vec"])
+    assert choose_methods(graphs, None) == ((*COMPARED_METHODS, *COMBINATIONS, *CHEAP_BASELINES), (), {})
+    names, notices, _ = choose_methods(graphs, ["wl", "joaov2", "wl", "graph2vec"])
     assert names == ("wl", "joaov2", "graph2vec", "untrained", "ldp", "histogram")
     assert len(notices) == 1
     assert_mentions(notices[0], "untrained, ldp, histogram")
@@ -46,7 +46,7 @@ def test_the_cheap_baselines_are_always_among_them(graphs):
 
 def test_of_very_many_graphs_fewer_are_compared(graphs, monkeypatch):
     monkeypatch.setattr(methods, "LARGE_GRAPHS", 23)
-    names, (notice,) = choose_methods(graphs, None)
+    names, (notice,), _ = choose_methods(graphs, None)
     assert names == ("joao", *CHEAP_BASELINES)
     assert_mentions(notice, 24, f"{graphs.num_nodes:,}", "joao", f"--methods {','.join(COMPARED_METHODS)}")
     assert choose_methods(graphs, ["joao", "graphcl", *CHEAP_BASELINES]).notices == ()
@@ -63,7 +63,7 @@ def test_unknown_and_missing(graphs, monkeypatch):
     with refused("compare", "wl", "pip install a_package_that_nobody_has"):
         choose_methods(graphs, ["joao", "wl"])
     for wanted in (None, ["joao"]):
-        names, notices = choose_methods(graphs, wanted)
+        names, notices, _ = choose_methods(graphs, wanted)
         assert "wl" not in names
         assert_mentions(notices[0], "wl", "a_package_that_nobody_has")
 

@@ -121,7 +121,7 @@ def test_rows(graphs):
     for wrong, values in (
         (table[:-1], [24, "(23, 2)"]),
         (table[:, 0], [24, "(24,)"]),
-        (None, ["None"]),
+        (None, ["()"]),
         ([["text"]] * 24, ["text"]),
         (table * np.nan, [48, "NaN"]),
     ):

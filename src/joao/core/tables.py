@@ -94,7 +94,8 @@ class Tabular(ABC):
         """Format as CSV, with numbers in full precision and empty cells for missing values."""
         file = io.StringIO()
         header, lines = self._numbers()
-        csv.writer(file, lineterminator="\n").writerows([header, *lines])
+        cells = ([escape_control(cell) if isinstance(cell, str) else cell for cell in line] for line in lines)
+        csv.writer(file, lineterminator="\n").writerows([header, *cells])
         return file.getvalue()
 
     def to_markdown(self) -> str:
