@@ -36,6 +36,7 @@ from repro.studies import (
     kernels,
     kills,
     learned_table,
+    linear_scorer,
     molecule_speed,
     mutants,
     pair_losses,
@@ -90,6 +91,7 @@ _TABLES: dict[str, Callable[[], str]] = {
     "remade": lambda: remade.page(read_remade(RECORDS)),
     "what-changed": what_changed.page,
     "scorers": lambda: scorers.page(scorers.record_file(RECORDS).read()),
+    "linear-scorer": lambda: linear_scorer.page(linear_scorer.record_file(RECORDS).read()),
 }
 
 

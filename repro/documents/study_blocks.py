@@ -28,6 +28,7 @@ from repro.studies import (
     benchmark_tables,
     cluster,
     defaults_page,
+    linear_scorer,
     molecule_speed,
     pair_losses,
     processes,
@@ -294,3 +295,7 @@ def processes_speed() -> str:
 
 def cluster_figures() -> str:
     return cluster.figures(read_record("cluster"))
+
+
+def linear_scorer_table() -> str:
+    return linear_scorer.table(linear_scorer.record_file(RECORDS).read())
