@@ -151,7 +151,7 @@ def test_compare(graphs, tmp_path):
     with notice("untrained, wl, ldp"):
         found = joao.compare(
             graphs,
-            ["histogram", joao.JOAO(epochs=1), joao.WL(1), {"mine": sizes, "broken": lambda graphs: 1 / 0}],
+            ["histogram", joao.JOAO(epochs=1), joao.WL(iterations=1), {"mine": sizes, "broken": lambda graphs: 1 / 0}],
             partitions=2,
             folds=3,
             device="cpu",
