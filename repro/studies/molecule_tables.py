@@ -55,8 +55,8 @@ class Cell:
 
 
 def compute(cell: Cell, root: Path | None) -> dict[str, Any]:
-    path = resolve_path(f"molecules_dev/{cell.dataset}.csv.gz", root)
-    dataset = read_whole(str(path), tasks=["activity" if cell.dataset.startswith("ace") else "value"])
+    path = resolve_path(cell.dataset, root)
+    dataset = read_whole(path, tasks=["activity" if cell.dataset.startswith("ace") else "value"])
     split = given_split(dataset, np.array(read_text_column(path, "split"))[dataset.rows].tolist())
     assert dataset.targets is not None
     learn = np.concatenate([split.train, split.validation])

@@ -16,10 +16,10 @@ from joao.data.molecules import parse_molecule, require_rdkit
 
 NUM_BITS, RADIUS = 2048, 2
 LARGEST = 1e30  # some descriptors grow exponentially with the number of atoms
-# Classification: chosen by the validation molecules of BBBP, BACE and ClinTox; scikit-learn's defaults are weaker.
+# Chosen on validation molecules (BBBP, BACE, ClinTox; docs/results/molecule-tables.md); the defaults are weaker.
 FOREST: dict[str, dict[str, Any]] = {
     "binary": {"n_estimators": 500, "min_samples_leaf": 2, "class_weight": "balanced"},
-    "numbers": {"n_estimators": 500, "max_features": 0.33},
+    "numbers": {"n_estimators": 500, "max_features": "sqrt"},
 }
 _ROWS_AT_ONCE = 128
 

@@ -45,7 +45,7 @@ SCHEMES = ("https",)
 MAX_DOWNLOAD_BYTES = 1 << 32
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _TU_FOLDERS = ("", "tu", "tu_dev", "TUDataset")
-_MOLECULE_FOLDER = "molecules"
+_MOLECULE_FOLDERS = ("molecules", "molecules_dev")
 _OGB_FOLDER = "ogb"
 _TIMEOUT_SECONDS = 30.0
 _CHUNK_BYTES = 1 << 20
@@ -104,7 +104,7 @@ def _tu_folders(root: Path | None) -> list[Path]:
 def _molecule_files(root: Path | None) -> dict[str, Path]:
     """Tables of molecules and packed files under ``root``, by their names without suffixes."""
     found: dict[str, Path] = {}
-    for path in _entries(root / _MOLECULE_FOLDER) if root is not None else ():
+    for path in _entries(*(root / folder for folder in _MOLECULE_FOLDERS)) if root is not None else ():
         suffix = known_suffix(path)
         if suffix in (*TABLE_SUFFIXES, *PACKED_SUFFIXES):
             found.setdefault(path.name[: -len(suffix)], path)
