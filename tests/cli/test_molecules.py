@@ -253,3 +253,40 @@ def test_packed_scaffolds(joao, tmp_path):
     assert read(tmp_path / "twice.safetensors").groups is None
     outcome = joao("pack", "MUTAG", "--scaffolds", "--out", tmp_path / "m.safetensors")
     assert_refused(outcome, "--scaffolds", "SMILES")
+
+
+def test_compare_predicts_the_tasks_of_a_table(joao, tmp_path, monkeypatch):
+    from joao.baselines import forests
+
+    for kind, settings in forests.FOREST.items():
+        monkeypatch.setitem(forests.FOREST, kind, settings | {"n_estimators": 5})
+    rings = ["c1ccccc1", "c1ccncc1", "C1CCCCC1", "C1CCNCC1", "c1ccsc1", "c1ccoc1"]
+    lines = [
+        f"{'C' * length}{ring},{int('n' in ring.lower())},{length},{part}"
+        for ring in rings
+        for length, part in ((1, "train"), (2, "train"), (3, "test"), (4, "train"))
+    ]
+    (tmp_path / "assays.csv").write_text("\n".join(["smiles,active,size,part", *lines]))
+    options = ["--split", "part", "--epochs", 1, "--jobs", 1, "--device", "cpu"]
+    outcome = joao("compare", "assays.csv", *options, "--out", "table.csv")
+    assert outcome.code == 0
+    assert_mentions(outcome.err, "size", "--task")
+    assert_mentions(outcome.out, "24 molecules", "active", "6 molecules", "ROC-AUC", "ecfp", "ensemble", "3 seeds")
+    assert last_command(outcome) == ["finetune", "molecules", "assays.csv", "--task", "active", "--out", "runs/mine"]
+    header, *rows = (tmp_path / "table.csv").read_text().splitlines()
+    assert header.split(",")[:2] == ["method", "roc_auc"]
+    assert [row.split(",")[0] for row in rows][:3] == ["mean", "ecfp", "descriptors"]
+    numbers = joao("compare", "assays.csv", "--task", "size", *options, "--json")
+    record = json.loads(numbers.out)
+    assert (record["kind"], record["tasks"]) == ("numbers", ["size"])
+    assert set(record["methods"]["ecfp"]["metrics"]) == {"rmse", "mae", "spearman"}
+    for wrong, values in (
+        (["--split", "nosuch"], ["nosuch", "part"]),
+        (["--methods", "joao"], ["--methods"]),
+        (["--folds", 9, "--split", "scaffold"], ["6 different scaffolds", "9 folds"]),
+        (["--out", "table.csv"], ["table.csv"]),
+        (["--model", "nosuch"], ["nosuch"]),
+    ):
+        refused = joao("compare", "assays.csv", *options, *wrong)
+        assert refused.code == 2
+        assert_mentions(refused.err.splitlines()[-1], *values)

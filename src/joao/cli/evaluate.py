@@ -15,6 +15,8 @@ from joao.core.errors import Interrupted, UserError
 HEADER = ["", "accuracy %"]
 
 if TYPE_CHECKING:
+    from joao.comparison.molecule_table import TableComparison
+    from joao.comparison.table import Comparison
     from joao.data import Dataset
     from joao.runs.trained import TrainedEncoder
 
@@ -139,10 +141,23 @@ def compare(
         help="Methods, separated by commas: those of 'joao pretrain --method', baselines such as wl and graph2vec, "
         f"combinations such as joao+wl, or untrained. The baselines {', '.join(CHEAP_BASELINES)} are always added.",
     ),
-    partitions: int = Option(5, min=1, help="Number of partitions into folds; each has a seed."),
-    folds: int = Option(10, min=2, help="Folds of each partition."),
-    epochs: int | None = Option(None, min=1, show_default="20", help="Epochs of pre-training."),
+    partitions: int | None = Option(
+        None, min=1, show_default="5, or 1 for tasks", help="Number of partitions into folds; each has a seed."
+    ),
+    folds: int | None = Option(None, min=2, show_default="10, or 5 for tasks", help="Folds of each partition."),
+    epochs: int | None = Option(
+        None, min=1, show_default="20", help="Epochs of pre-training, or of fine-tuning for tasks."
+    ),
     twins_together: inputs.TwinsTogether = False,
+    smiles: inputs.SmilesColumn = None,
+    identifiers: inputs.IdColumn = None,
+    tasks: inputs.Tasks = None,
+    split: str = Option(
+        "scaffold",
+        help="For tasks: scaffold or random folds, or the name of a column of train, validation and test.",
+    ),
+    model: Path = Option(Path("molecules"), help="For tasks: the encoder, a run, an export or 'molecules'."),
+    precision: inputs.Precision = "32-true",
     scorer: inputs.ScorerName = "auto",
     out: Path | None = Option(
         None,
@@ -157,23 +172,45 @@ def compare(
 ) -> None:
     """Find out whether pre-training helps on your graphs: score methods and baselines on the same folds.
 
+    Tasks in a table of molecules are predicted by forests on fingerprints and descriptors, by an encoder, and by both
+    together, to find out which to use.
+
     Prints accuracy, gain, time and memory of every method, and a verdict with a confidence interval. Ctrl-C keeps and
     prints the partitions that are finished.
     """
     from joao.comparison.methods import choose_methods
+    from joao.comparison.molecules import TablePlan, has_tasks_only
     from joao.comparison.record import Plan
-    from joao.comparison.table import HEADER, check_out, closing_lines, heading, run, table_lines
+    from joao.comparison.table import check_out, closing_lines, heading, run, run_table
+    from joao.data.formats.smiles import read_text_column
+    from joao.data.names import resolve_path
+    from joao.evaluation.splits import SHARES
     from joao.runs.scoring import labelled_graphs
 
     output = Output(quiet, as_json)
     check_out(out)
-    dataset = inputs.read_data(source, data_root, output, {})
+    columns = inputs.column_options(smiles, identifiers, tasks)
+    dataset = inputs.read_data(source, data_root, output, columns)
+    cores = jobs or inputs.all_cores()
+    if has_tasks_only(dataset):
+        if methods is not None:
+            raise UserError("compare: --methods cannot be chosen for tasks of molecules; all are compared.")
+        path = None if split in SHARES else resolve_path(source, data_root)
+        given = None if path is None else [read_text_column(path, split)[row] for row in dataset.rows]
+        kind = split if given is None else "scaffold"
+        table_plan = TablePlan(model, kind, folds or 5, partitions or 1, epochs or 20, cores, device, precision)
+        table = run_table(dataset, table_plan, out, output.shown, given, output.notice)
+        _print_table(table, table.heading, table.closing_lines, output)
+        _print_path(out, output)
+        chosen = "".join(f" --task {shell_quote(task)}" for task in table.record["tasks"])
+        data = inputs.source_words(source, columns, data_root)
+        output.suggest(f"finetune {shell_quote(model)} {data}{chosen}", Path("runs/mine"))
+        return
     labelled_graphs(dataset)
     choice = choose_methods(dataset, methods)
     for notice in choice.notices:
         output.notice(notice)
-    cores = jobs or inputs.all_cores()
-    plan = Plan(choice.names, partitions, folds, epochs, device, cores, twins_together, cast(Any, scorer))
+    plan = Plan(choice.names, partitions or 5, folds or 10, epochs, device, cores, twins_together, cast(Any, scorer))
     try:
         comparison = run(dataset, plan, out, output.shown)
     except KeyboardInterrupt:
@@ -181,15 +218,23 @@ def compare(
         if out and out.exists():
             kept = f"Finished work is in {out}; run the same command again to continue"
         raise Interrupted(f"interrupted before the first partition was finished. {kept}.") from None
-    output.result(dict(comparison.record))
-    output.say(heading(comparison))
-    output.table(HEADER, table_lines(comparison))
-    for line in closing_lines(comparison):
-        output.say(line)
-    if out is not None:
-        output.say(f"{'Record' if out.suffix == '.json' else 'Table'}: {out}")
+    _print_table(comparison, heading(comparison), closing_lines(comparison), output)
+    _print_path(out, output)
     if "interrupted" in comparison.record:
         kept = f"They are in {out}" if out else "Use --out FILE.json to keep and continue them"
         more = "; run the same command again to continue" if out and out.suffix == ".json" else ""
         raise Interrupted(f"interrupted {comparison.record['interrupted']}. {kept}{more}.")
     output.suggest(f"pretrain {inputs.source_words(source, {}, data_root)}", Path("runs/mine"))
+
+
+def _print_table(comparison: Comparison | TableComparison, above: str, below: list[str], output: Output) -> None:
+    output.result(dict(comparison.record))
+    output.say(above)
+    output.table(*comparison.cells())
+    for line in below:
+        output.say(line)
+
+
+def _print_path(out: Path | None, output: Output) -> None:
+    if out is not None:
+        output.say(f"{'Record' if out.suffix == '.json' else 'Table'}: {out}")

@@ -9,8 +9,9 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from joao.core.errors import escape_control, quantity
+from joao.core.tables import Tabular
 from joao.evaluation.statistics import INCONCLUSIVE, NO, YES, Gain, best_over_best, mean, paired_gain, sample_std
-from joao.evaluation.tables import markdown
 
 # Every method, in the order of the table, and what it does.
 METHODS = {
@@ -51,7 +52,7 @@ class TableRow:
 
 
 @final
-class TableComparison:
+class TableComparison(Tabular):
     """The result of comparing methods on a table of molecules. It prints as a table with a verdict.
 
     Attributes:
@@ -105,42 +106,69 @@ class TableComparison:
         """Return the record, which has JSON types only."""
         return self.record
 
-    @property
-    def header(self) -> list[str]:
-        """Titles of the columns of :attr:`lines`."""
-        first, *others = (TITLES[metric] for metric in METRICS[self.record["kind"]])
-        return ["method", first, f"{first} - {REFERENCE} (95 % CI)", *others, "seconds"]
+    def plot(self) -> Any:
+        """Draw the differences to the forest on ECFP; returns a matplotlib figure."""
+        from joao.core.plots import COLOURS, new_figure
 
-    @property
-    def lines(self) -> list[list[str]]:
-        """The cells of the table under :attr:`header`."""
-        found = []
+        shown = [row for row in self.rows if row.difference is not None and row.method != "mean"]
+        with new_figure(6.4, 1.2 + 0.32 * len(shown)) as figure:
+            axes = figure.subplots()
+            axes.axvline(0, color="#999999", linestyle=":")
+            for number, row in enumerate(shown):
+                assert row.difference is not None
+                gain = row.difference
+                ends = [[gain.mean - gain.low], [gain.high - gain.mean]]
+                colour = COLOURS[int(row.method in WITH_ENCODER)]
+                axes.errorbar(gain.mean, number, xerr=ends, color=colour, fmt="o", capsize=2)
+            axes.set_yticks(range(len(shown)), [row.method for row in shown])
+            axes.invert_yaxis()
+            better = "larger" if self.is_score else "smaller"
+            axes.set_xlabel(f"{TITLES[self.metric]} - that of {REFERENCE} (95 % CI); {better} is better")
+            axes.set_title(escape_control(self.record["data"]["name"]), parse_math=False, fontsize=10)
+            figure.draw_without_rendering()  # inside the style
+        return figure
+
+    def cells(self) -> tuple[list[str], list[list[str]]]:
+        first, *others = (TITLES[metric] for metric in METRICS[self.record["kind"]])
+        lines = []
         for row in self.rows:
-            first, *others = row.metrics.values()
+            score, *further = ("" if value is None else f"{value:.3f}" for value in row.metrics.values())
             gain = row.difference
             difference = "" if gain is None else f"{gain.mean:+.3f} ({gain.low:+.3f} to {gain.high:+.3f})"
-            assert first is not None  # checked before training
-            cell = f"{first:.3f}" if row.deviation is None else f"{first:.3f} ± {row.deviation:.3f}"
+            deviation = "" if row.deviation is None else f" ± {row.deviation:.3f}"
             seconds = "" if row.seconds is None else f"{row.seconds:.1f}"
-            further = ["" if value is None else f"{value:.3f}" for value in others]
-            found.append([row.method, cell, difference, *further, seconds])
-        return found
+            lines.append([row.method, f"{score}{deviation}", difference, *further, seconds])
+        return ["method", first, f"{first} - {REFERENCE} (95 % CI)", *others, "seconds"], lines
+
+    def _numbers(self) -> tuple[list[str], list[list[Any]]]:
+        header = ["method", *METRICS[self.record["kind"]], "deviation", "difference", "low", "high", "seconds"]
+        lines: list[list[Any]] = []
+        for row in self.rows:
+            gain = (
+                [None] * 3 if row.difference is None else [row.difference.mean, row.difference.low, row.difference.high]
+            )
+            lines.append([row.method, *row.metrics.values(), row.deviation, *gain, row.seconds])
+        return header, lines
+
+    def _text(self) -> tuple[str, list[str]]:
+        return self.heading, self.closing_lines
 
     @property
     def heading(self) -> str:
         """Describe data and protocol in one line."""
         record = self.record
         sizes = [fold for partition in record["sizes"] for fold in partition]
-        tasks, test = record["tasks"], sum(size[2] for size in sizes) / len(sizes)
-        how = (
-            f"the given split ({test:.0f} test molecules), {len(sizes)} seeds; intervals are about other seeds only"
-            if record["protocol"]["split"] == "given"
-            else f"{record['plan']['folds']} {record['protocol']['split']} folds of {test:.0f} molecules"
-            + (f", {record['plan']['partitions']} times" if record["plan"]["partitions"] > 1 else "")
-        )
-        unlabelled = f" {record['unlabelled']} molecules without a label are left out." if record["unlabelled"] else ""
+        tasks, test = record["tasks"], quantity(round(sum(size[2] for size in sizes) / len(sizes)), "molecules")
+        if record["protocol"]["split"] == "given":
+            seeds = quantity(len(sizes), "seeds")
+            how = f"the given split ({test} for testing), {seeds}; intervals are about other seeds only"
+        else:
+            how = f"{record['plan']['folds']} {record['protocol']['split']} folds of {test}"
+            how += f", {record['plan']['partitions']} times" if record["plan"]["partitions"] > 1 else ""
+        left_out = record["unlabelled"]
+        unlabelled = f" {quantity(left_out, 'molecules')} without a label: left out." if left_out else ""
         what = f"task {tasks[0]}" if len(tasks) == 1 else f"{len(tasks)} tasks (mean)"
-        data = f"{record['data']['name']}: {record['data']['molecules']} molecules"
+        data = f"{record['data']['name']}: {quantity(record['data']['molecules'], 'molecules')}"
         return f"{data}, {what}. All methods on {how}.{unlabelled}"
 
     @property
@@ -149,12 +177,11 @@ class TableComparison:
         record = self.record
         units = "" if self.is_score or len(record["tasks"]) == 1 else " Errors are in standard deviations of each task."
         better = "A larger ROC-AUC is better" if self.is_score else "A smaller RMSE is better"
-        methods = ", ".join(f"{name}: {what}" for name, what in METHODS.items())
         return [
-            f"{better}.{units} The encoder is {record['plan']['model']}. Seconds are for one fit.",
-            f"Methods: {methods}.",
+            f"{better}.{units} Encoder: {record['plan']['model']}. Seconds are for one fit.",
+            *(f"{name}: {what}." for name, what in METHODS.items()),
             self.verdict[1],
         ]
 
     def __repr__(self) -> str:
-        return "\n".join([self.heading, "", markdown(self.header, self.lines), "", *self.closing_lines])
+        return self.to_markdown()

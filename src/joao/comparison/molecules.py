@@ -145,6 +145,11 @@ def _nanmean(labels: NDArray[np.float32]) -> NDArray[np.float64]:
     return np.where(count > 0, np.nansum(labels, axis=0, dtype=np.float64) / np.maximum(count, 1), np.nan)
 
 
+def has_tasks_only(dataset: Dataset) -> bool:
+    """Whether these are molecules with tasks instead of classes."""
+    return dataset.kind == "molecules" and dataset.classes is None and dataset.targets is not None
+
+
 def select_tasks_of_a_kind(dataset: Dataset) -> tuple[Dataset, str, str | None]:
     """Keep the tasks of 0 and 1 or, if there are none, all; return them, their kind and a notice about the others."""
     assert dataset.targets is not None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
 
 from joao.comparison.methods import Outcome, choose_methods
+from joao.comparison.molecule_table import TableComparison
+from joao.comparison.molecules import TablePlan, compare_table, has_tasks_only
 from joao.comparison.own import make_sendable
 from joao.comparison.record import Plan, compute, missing_seeds, start_record
 from joao.comparison.summary import KINDS, Row, accuracies_of, record_verdict, rows
@@ -20,6 +22,7 @@ from joao.data.sources import read_graphs, warn_user
 from joao.evaluation.embeddings import Scorer
 from joao.evaluation.statistics import Gain, Verdict, paired_gain
 from joao.evaluation.tables import with_deviation, with_interval
+from joao.evaluation.targets import select_tasks
 from joao.runs.scoring import labelled_graphs
 
 HEADER = ["method", "accuracy %", "gain over untrained (95 % CI)", "seconds", "MB"]
@@ -91,7 +94,7 @@ class Comparison(Tabular):
             figure.draw_without_rendering()  # inside the style
         return figure
 
-    def _cells(self) -> tuple[list[str], list[list[str]]]:
+    def cells(self) -> tuple[list[str], list[list[str]]]:
         return HEADER, table_lines(self)
 
     def _numbers(self) -> tuple[list[str], list[list[Any]]]:
@@ -121,16 +124,19 @@ def compare(
     data: Any,
     methods: Any = None,
     *,
-    partitions: int = 5,
-    folds: int = 10,
+    partitions: int | None = None,
+    folds: int | None = None,
     epochs: int | None = None,
     device: str = "auto",
     jobs: int | None = None,
     twins_together: bool = False,
     scorer: Scorer = "auto",
+    tasks: Sequence[str] = (),
+    split: str | Sequence[str] = "scaffold",
+    model: str | Path = "molecules",
     out: str | Path | None = None,
     verbose: int = 0,
-) -> Comparison:
+) -> Comparison | TableComparison:
     """Score methods on the same folds of graphs and decide whether pre-training helps.
 
     Args:
@@ -141,15 +147,21 @@ def compare(
             ``joao+wl``, which are scored with the mean of their kernels. An own method is an estimator with ``fit`` and
             ``transform``, or a function from a :class:`joao.Dataset` to one row per graph
             (:mod:`joao.comparison.own`). The baselines in :data:`joao.config.methods.CHEAP_BASELINES` are always added.
-        partitions: number of partitions into folds; seed s of a method is scored on partition s.
-        folds: folds per partition.
-        epochs: epochs of pre-training of named methods; None: default.
+        partitions: number of partitions into folds; seed s of a method is scored on partition s; None: 5, or 1 for
+            tasks.
+        folds: folds per partition; None: 10, or 5 for tasks.
+        epochs: epochs of pre-training of named methods, or of fine-tuning for tasks; None: default.
         device: device of pre-training: ``auto``, ``cpu``, ``cuda`` or one GPU such as ``cuda:1``.
         jobs: cores to use, with one process per method; None: compute everything in this process. A script that sets it
             must guard its code by ``if __name__ == "__main__":``.
         twins_together: whether indistinguishable graphs stay in the same fold, see
             :func:`joao.data.refinement.find_twins`.
         scorer: ``exact``, ``linear`` or ``auto``, see :func:`joao.evaluation.embeddings.evaluate_embeddings`.
+        tasks: molecules with tasks instead of classes are compared by other methods, which predict the tasks: forests
+            on fingerprints and descriptors, and an encoder, see :data:`joao.comparison.molecule_table.METHODS`. These
+            are the tasks; empty: all.
+        split: for tasks: ``scaffold`` or ``random`` folds, or ``train``, ``validation`` or ``test`` for each molecule.
+        model: for tasks: the encoder, a run, an export or the name of a bundled model.
         out: file to write, of a type in :data:`FILE_TYPES`. JSON is the record, written after every seed; seeds that it
             already contains are skipped.
         verbose: 1 shows progress, and the table after each partition. Ctrl-C returns the finished partitions.
@@ -167,6 +179,14 @@ def compare(
     path = None if out is None else Path(out)
     check_out(path)
     dataset = read_graphs(data)
+    if has_tasks_only(dataset):
+        if methods is not None:
+            raise UserError("compare: methods cannot be chosen for tasks of molecules; all are compared.")
+        given = None if isinstance(split, str) else split
+        plan_ = TablePlan(
+            model, "scaffold" if given else str(split), folds or 5, partitions or 1, epochs or 20, jobs or 1, device
+        )
+        return run_table(select_tasks(dataset, tasks), plan_, path, shown, given, warn_user)
     labelled_graphs(dataset)
     choice = choose_methods(dataset, methods)
     for notice in choice.notices:
@@ -174,7 +194,8 @@ def compare(
     for name, method in choice.own.items() if jobs is not None else ():
         if make_sendable(method) is None:
             warn_user(f"compare: {name} cannot be pickled; it runs in this process.")
-    plan = Plan(choice.names, partitions, folds, epochs, device, jobs, twins_together, scorer, choice.own)
+    sizes = 5 if partitions is None else partitions, 10 if folds is None else folds
+    plan = Plan(choice.names, *sizes, epochs, device, jobs, twins_together, scorer, choice.own)
     comparison = run(dataset, plan, path, shown)
     if "interrupted" in comparison.record:
         warn_user(f"compare: interrupted {comparison.record['interrupted']}.")
@@ -207,11 +228,29 @@ def run(dataset: Dataset, plan: Plan, out: Path | None, shown: Progress) -> Comp
     return comparison
 
 
-FILE_TYPES: dict[str, Callable[[Comparison], str]] = {
+def run_table(
+    dataset: Dataset,
+    plan: TablePlan,
+    out: Path | None,
+    shown: Progress,
+    split: Sequence[str] | None,
+    notify: Callable[[str], None],
+) -> TableComparison:
+    """Compare methods on tasks of molecules, show the progress and write ``out``."""
+    if out is not None:
+        check_new_file(out)
+    with shown.bar("comparing", None) as bar:
+        comparison = compare_table(dataset, plan, split, lambda done, total: bar.add(1, total), notify)
+    if out is not None:
+        write_file(out, FILE_TYPES[out.suffix](comparison))
+    return comparison
+
+
+FILE_TYPES: dict[str, Callable[[Comparison | TableComparison], str]] = {
     ".json": lambda comparison: json.dumps(comparison.record),
-    ".csv": Comparison.to_csv,
-    ".tex": Comparison.to_latex,
-    ".md": Comparison.to_markdown,
+    ".csv": Tabular.to_csv,
+    ".tex": Tabular.to_latex,
+    ".md": Tabular.to_markdown,
     ".html": lambda comparison: html_page(f"joao compare {comparison.record['data']['name']}", comparison.to_html()),
 }
 

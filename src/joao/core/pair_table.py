@@ -78,7 +78,7 @@ class PairTable(Tabular):
         rows = zip(self.names, self.values.tolist(), strict=True)
         return ["", *self.names], [[name, *row] for name, row in rows]
 
-    def _cells(self) -> tuple[list[str], list[list[str]]]:
+    def cells(self) -> tuple[list[str], list[list[str]]]:
         header, lines = self._numbers()
         return header, [[line[0], *(f"{value:.3f}" for value in line[1:])] for line in lines]
 

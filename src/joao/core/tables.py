@@ -70,7 +70,7 @@ class Tabular(ABC):
     """An object with a table, whose first column has names. Text around the table goes into files and captions."""
 
     @abstractmethod
-    def _cells(self) -> tuple[list[str], list[list[str]]]:
+    def cells(self) -> tuple[list[str], list[list[str]]]:
         """Header and lines, as text."""
 
     @abstractmethod
@@ -100,14 +100,14 @@ class Tabular(ABC):
 
     def to_markdown(self) -> str:
         """Format as Markdown, with the text around the table."""
-        header, lines = self._cells()
+        header, lines = self.cells()
         above, below = self._text()
         table = markdown(header, [[plain_text(cell) for cell in line] for line in lines])
         return "\n\n".join(each for each in (plain_text(above), table, *map(plain_text, below)) if each) + "\n"
 
     def to_latex(self) -> str:
         """Format as a LaTeX table, for a document with the package ``booktabs``; the text is its caption."""
-        header, lines = self._cells()
+        header, lines = self.cells()
         above, below = self._text()
         caption = " ".join(latex_text(each) for each in (above, *below) if each)
         head, *rest = (" & ".join(map(latex_text, line)) + r" \\" for line in (header, *lines))
@@ -117,7 +117,7 @@ class Tabular(ABC):
 
     def to_html(self) -> str:
         """Format as an HTML fragment, with the text around the table."""
-        header, lines = self._cells()
+        header, lines = self.cells()
         above, below = self._text()
         rows = [
             f"<tr><th>{html_text(line[0])}</th>{''.join(f'<td>{html_text(cell)}</td>' for cell in line[1:])}</tr>"
