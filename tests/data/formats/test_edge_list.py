@@ -59,10 +59,6 @@ def test_numeric_labels_are_sorted_as_numbers(write):
     [
         ("", ("bonds.csv", 1, "smiles", "--smiles", "graph, source, target")),
         ("graph,from,target\n1,2,3\n", ("bonds.csv", 1, "'source'", "graph, from, target")),
-        (
-            "graph;source;target\n1;2;3\n",
-            ("bonds.csv", 1, "'smiles'", "--smiles", "graph, source, target", "graph;source;target"),
-        ),
         ("graph,source,target\n", ("bonds",)),
         ("graph,source,target,graph\n1,2,3,4\n", ("bonds.csv", 1, "'graph'")),
         ("graph,source,target\n1,2,3\n1,2\n", ("bonds.csv", 3, 2, 3)),

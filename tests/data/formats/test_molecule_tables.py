@@ -8,6 +8,7 @@ import pytest
 
 import joao
 from joao.data import read
+from joao.data.formats.smiles import read_molecule_table
 from joao.data.molecules import make_molecules
 from tests.data.refusals import assert_told, refused
 
@@ -117,3 +118,14 @@ def test_text_after_a_smiles_in_a_table_is_part_of_its_notices(tmp_path):
     assert_told(about_column, "'y'", "'x'", 3)
     assert_told(about_text, "SMILES", 1, 2, "'CCO ethanol'")
     assert dataset.graph_names == ("a", "line 3")
+
+
+@pytest.mark.parametrize("separator", [";", "\t", ","])
+def test_separators_and_spaced_column_names(tmp_path, separator):
+    rows = [["Compound ID", "SMILES", "pIC50, nM"], ["A-1", "CCO", "6.5"], ["A-2", "c1ccccc1", ""]]
+    lines = [separator.join(f'"{cell}"' if separator in cell else cell for cell in row) for row in rows]
+    (tmp_path / "table.csv").write_text("\n".join(lines))
+    table = read_molecule_table(tmp_path / "table.csv")
+    assert table.identifiers == ("A-1", "A-2")
+    assert table.tasks == ("pIC50, nM",)
+    assert table.labels[:, 0].tolist() == pytest.approx([6.5, np.nan], nan_ok=True)

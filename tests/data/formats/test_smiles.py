@@ -145,7 +145,6 @@ def test_smi_file_with_a_header_has_tasks(write):
         ("\n\n", ()),
         ("smiles,y\n", ()),
         ("CCO,1\nC,0\n", (1, "CCO, 1", "'smiles'", ".smi")),
-        ("smiles;y\nC;1\n", (1, "smiles;y", "'smiles'")),
         ("smiles,y,y\nC,1,1\n", (1, "'y'")),
         ("smiles,y\nC,1\nO\n", (3, 1, 2)),
         ("smiles,y\nC,1\n\nO,1,2\n", (4, 3, 2)),

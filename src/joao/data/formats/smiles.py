@@ -72,7 +72,7 @@ def is_molecule_table(path: Path) -> bool:
     if ".csv" not in path.name.lower():
         return True
     header = column_names(path)
-    if {*SMILES_NAMES} & {cell.casefold() for cell in header}:
+    if {*SMILES_NAMES} & {*map(_plain_name, header)}:
         return not {*NEEDED} <= {*header}
     if {*NEEDED} & {*header}:
         return False  # the reader of edge lists reports what is missing
@@ -260,7 +260,7 @@ def _roles(place: str, names: list[str], columns: Columns) -> _Roles:
     rest = [number for number in range(len(names)) if number not in (smiles, identifiers)]
     if columns.tasks is None:
         taken = {"", *SMILES_NAMES, *IDENTIFIER_NAMES}
-        may_be = [number for number in rest if names[number].casefold() not in taken]
+        may_be = [number for number in rest if _plain_name(names[number]) not in taken]
     else:
         numbers = {name: number for number, name in enumerate(names)}
         may_be = [numbers.get(name) or _named_column(place, names, name) for name in columns.tasks]
@@ -272,8 +272,16 @@ def _roles(place: str, names: list[str], columns: Columns) -> _Roles:
 def _find_column(place: str, names: list[str], given: str | None, known: Sequence[str]) -> int | None:
     if given is not None:
         return _named_column(place, names, given)
-    lower = [name.casefold() for name in names]
-    return next((lower.index(name) for name in known if name in lower), None)
+    plain = [_plain_name(name) for name in names]
+    return next((plain.index(name) for name in known if name in plain), None)
+
+
+def _plain_name(name: str) -> str:
+    """
+    >>> _plain_name("Compound ID")
+    'compound_id'
+    """
+    return name.casefold().replace(" ", "_").replace("-", "_")
 
 
 def _named_column(place: str, names: list[str], name: str) -> int:

@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple, TypeVar, cast
 
@@ -153,8 +154,13 @@ def text_lines(path: Path) -> Iterator[str]:
 
 
 def table_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Line number and cells of every row of a CSV file that is not blank."""
-    reader = csv.reader(text_lines(path), strict=True)
+    """Line number and cells of every row of a CSV file that is not blank.
+
+    Cells are separated by commas or, if the first line has more of them, by semicolons or tabs.
+    """
+    lines = text_lines(path)
+    first = next(lines, "")
+    reader = csv.reader(chain([first], lines), strict=True, delimiter=max(",;\t", key=first.count))
     try:
         for cells in reader:
             if cells:
