@@ -110,8 +110,8 @@ def test_invalid_input(joao, labelled, unlabelled, tmp_path, arguments, values):
     assert_refused(outcome, *values)
 
 
-def test_molecules_with_tasks_are_refused(joao, tmp_path, monkeypatch):
+def test_too_few_molecules_are_refused(joao, tmp_path, monkeypatch):
     pytest.importorskip("rdkit")
     monkeypatch.setattr(inputs, "all_cores", lambda: 1)
     (tmp_path / "assays.csv").write_text("smiles,toxic\nCCO,1\nCCN,0\n")
-    assert_refused(joao("compare", "assays.csv"), "joao: assays.csv: ", "joao finetune --frozen")
+    assert_refused(joao("compare", "assays.csv"), "joao: assays.csv: ", "1 scaffold", "5 folds")

@@ -283,7 +283,7 @@ def test_compare_predicts_the_tasks_of_a_table(joao, tmp_path, monkeypatch):
     for wrong, values in (
         (["--split", "nosuch"], ["nosuch", "part"]),
         (["--methods", "joao"], ["--methods"]),
-        (["--folds", 9, "--split", "scaffold"], ["6 different scaffolds", "9 folds"]),
+        (["--folds", 9, "--split", "scaffold"], ["6 scaffolds", "9 folds"]),
         (["--out", "table.csv"], ["table.csv"]),
         (["--model", "nosuch"], ["nosuch"]),
     ):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.core.errors import UserError, short_repr, suggest
+from joao.core.errors import UserError, quantity, short_repr, suggest
 from joao.core.processes import map_chunks
 from joao.core.randomness import numpy_generator
 from joao.data.dataset import Dataset
@@ -225,19 +225,17 @@ def molecule_folds(dataset: Dataset, kind: str, num_folds: int, partition: int, 
         )
     if len(np.unique(groups)) < 2 * num_folds:
         what, fix = ("scaffolds", "Split at random, or use") if kind == "scaffold" else ("molecules", "Use")
-        raise UserError(
-            f"{dataset.name}: {len(np.unique(groups))} different {what} are too few for {num_folds} folds. {fix} "
-            "fewer folds."
-        )
+        found = quantity(len(np.unique(groups)), what)
+        raise UserError(f"{dataset.name}: {found}, too few for {num_folds} folds. {fix} fewer folds.")
     assert dataset.targets is not None
     labels = np.nan_to_num(dataset.targets[:, 0], nan=-np.inf)
     fold = _divide(groups, labels, num_folds, generator)
-    found = []
+    splits = []
     for number in range(num_folds):
         rest, test = (np.flatnonzero(part) for part in (fold != number, fold == number))
         is_validation = _divide(groups[rest], labels[rest], 10, generator) == 0
-        found.append(Split(rest[~is_validation], rest[is_validation], test))
-    return found
+        splits.append(Split(rest[~is_validation], rest[is_validation], test))
+    return splits
 
 
 def _divide(groups: Indices, labels: NDArray[np.float32], parts: int, generator: np.random.Generator) -> Indices:
