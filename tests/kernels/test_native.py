@@ -287,6 +287,7 @@ def test_threads_do_not_change_the_result(library, mutag):
     torch.set_num_threads(2)
     try:
         again, others = run(make_training(mutag, heads="head_per_augmentation"))
+        assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(1)
     assert losses == again

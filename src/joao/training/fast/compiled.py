@@ -123,7 +123,13 @@ class CompiledSteps(Steps):
         unused = {each for head in self.heads for each in head}.difference(used)
         for each in self.all_weights:
             each.grad = None if each in unused else self._gradients[each]
+        # Threads of torch wait for one another by spinning, which takes many times as long next to a busy process.
+        threads = torch.get_num_threads()
+        if threads > 1:
+            torch.set_num_threads(1)
         self.optimiser.step()
+        if threads > 1:
+            torch.set_num_threads(threads)
         for count in self.num_batches:
             count += 2
         self.loss_sum += loss * batch.numel()
