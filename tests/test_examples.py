@@ -34,7 +34,7 @@ def test_notebooks_run(path, tmp_path, monkeypatch, capsys):
 
 
 def test_notebooks_are_stored_without_output():
-    assert len(NOTEBOOKS) == 4
+    assert len(NOTEBOOKS) == 5
     for path in NOTEBOOKS:
         notebook = json.loads(path.read_text(encoding="utf-8"))
         assert notebook["nbformat"] == 4
