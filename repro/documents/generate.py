@@ -21,6 +21,7 @@ from repro.record_files import RECORDS
 from repro.studies import (
     benchmark_tables,
     cluster,
+    compiled_core,
     controls,
     coverage,
     defaults,
@@ -60,6 +61,7 @@ _BLOCK = re.compile(r"(<!-- generated: ([\w-]+) -->\n)(.*?)(<!-- end generated -
 # Pages of studies with one record, which page functions take, and of studies with tables of records.
 _ONE_RECORD: dict[str, Callable[..., str]] = {
     "cluster": cluster.page,
+    "compiled-core": compiled_core.page,
     "coverage": partial(coverage.page, name="coverage.json"),
     "epoch-choice": epochs.choice_page,
     "evaluation-share": evaluation_share.page,

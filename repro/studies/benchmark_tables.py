@@ -6,26 +6,36 @@ import json
 from typing import Any
 
 from joao.evaluation.tables import markdown
+from repro.benchmarks.rivals import GEOMETRIC
 from repro.record_files import RECORDS
 from repro.studies.common import write_page
 from repro.tables.benchmarks import exponent_table, page_table, reading_lines, svm_lines
 
-RIVAL = "torch-geometric, a transform per graph / GraphCL step"
+RIVAL = f"{GEOMETRIC} / JOAO step, fast"
+SETS = {"NCI1": 2.4, "DD": 1.9, "REDDIT-BINARY": 1.7, "COLLAB": 8.0}  # with the least ratio to the rival
 FLOOR, SCATTER = "GraphCL step / GraphCL floor", "GraphCL floor, scatter / GraphCL floor"
 
 
 def targets_table(records: dict[str, Any]) -> str:
     """Return our targets and the measured figures."""
     cpu = records["cpu-1-thread"]["settings"][0]
+    core = records["cpu-compiled"]["settings"][0]
     tf32, plain = (records[name]["settings"][0] for name in ("gpu-h200-tf32", "gpu-h200"))
     svm = cpu["svm"]["times faster"]
     growth = cpu["scaling"]["nodes per graph"]["fits"]
     lines = [
-        at_least("NCI1, one thread: plain torch-geometric over our GraphCL step", 2, ratio(cpu, "NCI1", RIVAL)),
+        at_least(
+            "NCI1, one thread: JOAO, graphs per CPU second",
+            15_000,
+            workload(core, "NCI1")["rows"]["JOAO step, fast"]["graphs per CPU second"],
+        ),
+        *(
+            at_least(f"{name}, one thread: JOAO over GraphCL with torch-geometric", SETS[name], found)
+            for name, found in over_rival(core).items()
+        ),
         at_most("NCI1: step over floor", 1.10, ratio(cpu, "NCI1", FLOOR)),
         at_least("NCI1: scatter floor over floor", 1.5, ratio(cpu, "NCI1", SCATTER)),
         at_most("NCI1: JOAO step over GraphCL step", 1.20, ratio(cpu, "NCI1", "JOAO step / GraphCL step")),
-        at_least("NCI1: JOAO, graphs/s, for orientation", 10_000, rate(cpu, "NCI1", "JOAO step")),
         at_most("REDDIT-BINARY: step over floor", 1.20, ratio(cpu, "REDDIT-BINARY", FLOOR)),
         at_least("REDDIT-BINARY: scatter floor over floor", 1.5, ratio(cpu, "REDDIT-BINARY", SCATTER)),
         at_most("COLLAB: step over floor", 1.20, ratio(cpu, "COLLAB", FLOOR)),
@@ -41,6 +51,11 @@ def targets_table(records: dict[str, Any]) -> str:
         at_most("exponent of a JOAO epoch in nodes + edges", 1, growth["JOAO, an epoch"]["exponent"]),
     ]
     return markdown(["", "target", "measured", ""], lines)
+
+
+def over_rival(core: dict[str, Any]) -> dict[str, float]:
+    """Return how many times as fast as plain torch-geometric JOAO is, in CPU time, by data set."""
+    return {name: float(workload(core, name)["ratios of CPU time"][RIVAL]["median"]) for name in SETS}
 
 
 def at_least(what: str, bound: float, found: float) -> list[str]:
