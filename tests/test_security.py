@@ -71,6 +71,9 @@ ALLOWED = {
     "repro/studies/mutants.py": ("calls exec", "calls compile"),
     # Calls and exceptions that pass through pipes between processes of one command.
     "src/joao/core/processes.py": ("imports pickle", "calls pickle.dumps", "calls pickle.loads"),
+    # The user's own methods, on their way to other processes of the same comparison.
+    "src/joao/comparison/own.py": ("imports pickle", "imports joblib", "calls pickle.dumps"),
+    "src/joao/comparison/methods.py": ("imports pickle", "calls pickle.loads"),
 }
 
 

@@ -311,14 +311,14 @@ def test_finetune_needs_labels(joao, mutag_run, tmp_path):
     refused(joao("finetune", mutag_run, "none.jsonl", "--out", "new"), ["joao: none.jsonl: "], tmp_path, tree(tmp_path))
 
 
-def test_evaluate_needs_all_labels(joao, mutag_run, tmp_path):
+def test_evaluate_needs_two_classes(joao, mutag_run, tmp_path):
     lines = ['{"edges": [], "node_labels": [1], "label": 1}', '{"edges": [], "node_labels": [1]}']
     (tmp_path / "some.jsonl").write_text("\n".join(lines) + "\n")
     outcome = joao("evaluate", mutag_run, "some.jsonl")
     assert outcome.code == 2
     note, error = outcome.err.splitlines()
     assert_mentions(note, "joao: note: some: ", "1 of 2")
-    assert_mentions(error, "joao: some.jsonl: ", "1 of 2", "joao finetune")
+    assert_mentions(error, "two classes", "1 graph")
 
 
 def test_predict_without_a_model(joao, tmp_path):

@@ -584,7 +584,7 @@ def test_a_notebook_shows_what_was_learned():
     assert "8 graphs" not in model._repr_html_()
     model.fit(graphs)
     for shown in (model._repr_html_(), model._repr_mimebundle_()["text/html"]):
-        assert_mentions(shown, "8 graphs", "synthetic", "2 epochs", f"{model.history_[-1].loss:.2f}")
+        assert_mentions(shown, "8 graphs", "synthetic", "2 epochs", f"{model.history_[-1].loss:.4g}")
         assert f"</p>{model.policy_._repr_html_()}" in shown
     assert "</p><table>" not in joao.JOAO("infomax", epochs=1).fit(graphs)._repr_html_()
     with config_context(display="text"):

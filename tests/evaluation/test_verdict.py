@@ -59,7 +59,7 @@ def test_the_three_verdicts_and_their_sentences():
     low, high = 100 * no.gain.low, 100 * no.gain.high
     assert no.helps == NO
     lost = 10 - 100 * noise.mean()
-    assert_mentions(no, "rings", "joao", f"{lost:.2f}", "wl", "95 %", f"{-high:.2f}", f"{-low:.2f}")
+    assert_mentions(no, "rings", "joao", f"{lost:.2f}", "wl", "95 %", f"{high:.2f}", f"{low:.2f}")
     untold = make_verdict("rings", {"joao": base + noise - noise.mean() - 1e-4}, {"wl": base})
     assert untold.helps == INCONCLUSIVE
     low, high = 100 * untold.gain.low, 100 * untold.gain.high

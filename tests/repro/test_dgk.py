@@ -64,7 +64,7 @@ def test_long_sentences_are_split(monkeypatch):
     graphs = random_graphs(8, mean_nodes=30, seed=0)
     method = DGK(iterations=1, dimensions=2, epochs=1).fit(graphs)
     whole = [sorted(sentence) for sentence in method._sentences(graphs)]
-    monkeypatch.setattr("joao.baselines.wl.MAX_WORDS", 7)
+    monkeypatch.setattr("repro.baselines.MAX_WORDS", 7)
     pieces = list(method._sentences(graphs))
     assert max(map(len, pieces)) == 7
     assert sorted(chain(*pieces)) == sorted(chain(*whole))

@@ -57,7 +57,7 @@ def test_the_copy_is_the_moving_average_of_the_networks_weights(make, objective,
 
 def test_only_predictions_have_gradients(make, store):
     training = make(batch_size=21)
-    model, objective = training.model.module, training.method.objective
+    model, objective = training.model, training.method.objective
     with torch.no_grad():  # otherwise the copy would be the network, and its gradient could hide
         for parameter in model.copy.parameters():
             parameter += 0.1
@@ -148,7 +148,7 @@ def test_bootstrap_does_not_collapse_on_molecules(mutag):
         made = build_method(recipe, mutag)
         training = Pretraining(mutag, made, recipe.training)
         if without_predictor:
-            training.model.module.predictor = nn.Identity()
+            training.model.predictor = nn.Identity()
         list(training.run())
         graphs = View(mutag.batch(torch.arange(len(mutag))), 0)
         with torch.no_grad():

@@ -63,7 +63,9 @@ def make_dataset(
     if edge_attr is not None and len(edge_attr) != len(edges[0]):
         raise UserError(f"{name}: {len(edge_attr)} rows of edge attributes for {len(edges[0])} edges.")
     given = (node_labels, node_attributes, edge_attr)
-    node_labels, node_attributes, edge_attr = (None if rows is None or 0 in rows.shape[1:] else rows for rows in given)
+    node_labels, node_attributes, edge_attr = (
+        None if rows is None or 0 in np.shape(rows)[1:] else rows for rows in given
+    )
     labels = None if node_labels is None else _to_categories(name, node_labels)
     attributes = None if node_attributes is None else _check_finite(name, "node attribute", node_attributes)
     attr = None if edge_attr is None else _check_finite(name, "edge attribute", edge_attr)

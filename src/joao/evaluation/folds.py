@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
-from joao.core.errors import UserError
+from joao.core.errors import UserError, quantity
 from joao.core.randomness import derive_seed, numpy_generator
 from joao.core.registry import check_minimum
 
@@ -42,7 +42,9 @@ def folds(
     check_minimum("folds", 2, num_folds=num_folds)
     values, counts = count_per_class(classes, groups)
     if len(values) < 2:
-        raise UserError(f"folds: expected at least two classes, got {len(values)} in {len(classes)} graphs.")
+        raise UserError(
+            f"folds: expected at least two classes, got {len(values)} in {quantity(len(classes), 'graphs')}."
+        )
     if counts.min() < num_folds:
         rarest, count = values[counts.argmin()], counts.min()
         name = class_names[rarest] if class_names else rarest

@@ -160,7 +160,7 @@ def embed(encoder: Encoder, store: Store, budget: int | None = None) -> Tensor:
 
     ``encoder``, on the device of ``store``, is left in the mode it was in. ``budget``, the approximate number of nodes
     and edges in a batch, bounds memory and does not change the result, except for rounding. By default, the batches
-    fit into the cache of a CPU, which is 1.4 to 1.6 times as fast as large ones, and fill a GPU.
+    fit into the cache of a CPU, which is faster than large ones, and fill a GPU.
     """
     budget = budget or (20_000 if store.device.type == "cpu" else 400_000)
     was_training = encoder.training

@@ -13,7 +13,13 @@ from tests.messages import assert_mentions, refused
 
 CPU = torch.device("cpu")
 # Mean nodes and undirected edges of the published data sets, and of ZINC's molecules.
-SIZES = {"NCI1": (29.87, 32.3), "REDDIT-BINARY": (429.6, 497.8), "COLLAB": (74.5, 2457.8), "molecules": (23.2, 24.9)}
+SIZES = {
+    "NCI1": (29.87, 32.3),
+    "DD": (284.3, 715.7),
+    "REDDIT-BINARY": (429.6, 497.8),
+    "COLLAB": (74.5, 2457.8),
+    "molecules": (23.2, 24.9),
+}
 
 
 @pytest.fixture(autouse=True)

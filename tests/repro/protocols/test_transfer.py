@@ -65,7 +65,7 @@ def short(monkeypatch):
     grid["recipe"]["training"] |= {"epochs": 1, "batch_size": 16}
     grid["finetuning"] |= {"epochs": 2}
     monkeypatch.setattr(reproduce, "grid", lambda: grid)
-    monkeypatch.setitem(reproduce.FOREST, "n_estimators", 5)
+    monkeypatch.setitem(reproduce.FOREST["binary"], "n_estimators", 5)
     return grid
 
 
@@ -104,8 +104,8 @@ def test_fine_tuning_is_as_published_except_on_two_large_data_sets():
     assert finetuning_of(Cell("bbbp", "none")) == {"seeds": [*range(10)], **published}
     assert finetuning_of(Cell("muv", "joao")) == {"seeds": [0, 1, 2], **published, "epochs": 30, "batch_size": 256}
     assert finetuning_of(Cell("hiv", "joao")) == {"seeds": [*range(10)], **published, "epochs": 30, "batch_size": 256}
-    assert finetuning_of(Cell("bace", "ecfp")) == {"seeds": [0, 1, 2], **reproduce.FOREST}
-    assert finetuning_of(Cell("toxcast", "ecfp")) == {"seeds": [0], **reproduce.FOREST, "n_estimators": 100}
+    assert finetuning_of(Cell("bace", "ecfp")) == {"seeds": [0, 1, 2], **reproduce.FOREST["binary"]}
+    assert finetuning_of(Cell("toxcast", "ecfp")) == {"seeds": [0], **reproduce.FOREST["binary"], "n_estimators": 100}
 
 
 def test_cells_are_computed_once_and_resume(short, root, tmp_path):
