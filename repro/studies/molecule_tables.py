@@ -27,7 +27,7 @@ from joao.data import read_whole
 from joao.data.formats.smiles import read_text_column
 from joao.data.names import resolve_path
 from joao.evaluation.splits import given_split
-from joao.evaluation.tables import markdown, with_interval
+from joao.evaluation.tables import markdown
 from joao.evaluation.targets import infer_label_kind, task_figures
 from joao.runs.trained import load_run, model_path
 from repro.record_files import RECORDS
@@ -98,7 +98,10 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
     for method in METHODS:
         errors = np.array([methods[name][method] for name in sets])
         differences = errors - np.array([methods[name]["ecfp"] for name in sets])
-        gain = "" if method == "ecfp" or len(sets) < 2 else with_interval(interval(differences.tolist()))
+        gain = ""
+        if method != "ecfp" and len(sets) > 1:
+            found_gain = interval(differences.tolist())
+            gain = f"{found_gain.mean:+.3f} ({found_gain.low:+.3f} to {found_gain.high:+.3f})"
         lines.append([method, f"{errors.mean():.3f}" if sets else "", gain, *(f"{each:.3f}" for each in errors)])
     missing = [name for name in SETS if name not in methods]
     return "\n\n".join(

@@ -1,5 +1,7 @@
 """Own methods in a comparison. Oracles: the scorer on rows that are computed by hand, and what a method has seen."""
 
+import os
+import signal
 import threading
 from typing import ClassVar
 
@@ -196,3 +198,24 @@ def test_other_processes(graphs):
 
 
 WHOLE_GRID = svm.C_GRID
+
+
+def test_interrupted_training_of_an_own_estimator_is_not_scored():
+    """Ctrl-C inside ``JOAO.fit``, which otherwise returns a partly trained encoder."""
+    graphs = joao.read("MUTAG")[::4]
+
+    class Interrupting(joao.JOAO):
+        def fit(self, X, y=None):
+            threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+            return super().fit(X, y)
+
+    with pytest.raises(KeyboardInterrupt):
+        own_rows(Interrupting(epochs=100_000, device="cpu"), graphs, 0)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_loaded_encoder_is_compared_as_it_is(tmp_path):
+    graphs = joao.read("MUTAG")[::4]
+    joao.JOAO(epochs=1, device="cpu").fit(graphs).save(tmp_path / "run")
+    loaded = joao.load(tmp_path / "run", device="cpu")
+    np.testing.assert_array_equal(own_rows(loaded, graphs, 3), loaded.transform(graphs))

@@ -139,9 +139,9 @@ def write_folder(
     facts = {"folder": str(out), "rows": len(written), "failures": failed, "parts": len(written.parts)}
     output.result({**facts, "computed": written.computed})
     there = len(written.parts) - written.computed
-    kept = f" ({there} were there already)" if there else ""
+    kept = f" ({there} already there)" if there else ""
     output.say(f"{out}: {quantity(len(written), 'rows')} in {quantity(len(written.parts), 'parts')}{kept}.")
-    output.say(f"Next, in Python: pandas.read_parquet({str(out)!r})")
+    output.say(f"Next, in Python: import pandas; pandas.read_parquet({str(out)!r})")
 
 
 def _baselines(names: str | None) -> dict[str, Baseline]:

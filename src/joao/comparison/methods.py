@@ -21,7 +21,7 @@ from joao.baselines.base import Rows
 from joao.comparison.own import are_equal, make_sendable, name_methods, own_kernel, own_rows, seed_parameters
 from joao.config.methods import CHEAP_BASELINES, COMBINATIONS, COMPARED_METHODS, UNTRAINED
 from joao.config.recipe import METHODS, Recipe, make_recipe
-from joao.core.errors import UserError, is_out_of_memory, one_line, short_repr, suggest
+from joao.core.errors import UserError, is_out_of_memory, one_line, quantity, short_repr, suggest
 from joao.core.processes import Ended, Processes, pickle_call
 from joao.core.provenance import measure_run
 from joao.data.dataset import Dataset
@@ -34,6 +34,10 @@ from joao.training.device import pick_device
 
 # Above either limit, the default is to pre-train one method instead of three.
 LARGE_NODES, LARGE_GRAPHS = 1_000_000, 10_000
+
+
+# Why a process may have ended by itself, or by a signal.
+_HINTS = (". A script must guard its code by if __name__ == '__main__'.", ", possibly out of memory.")
 
 
 class Choice(NamedTuple):
@@ -54,6 +58,12 @@ def choose_methods(dataset: Dataset, wanted: Any) -> Choice:
     missing = {name: package for name in CHEAP_BASELINES if (package := missing_package(name))}
     cheap = [name for name in CHEAP_BASELINES if name not in missing]
     notices = [f"skipping {name}: it needs {package}, which is not installed." for name, package in missing.items()]
+    if dataset.kind == "graphs" and dataset.edge_attr is not None:
+        columns = quantity(dataset.edge_attr.shape[1], "columns")
+        notices.append(
+            f"{dataset.name}: the encoder gin of the named methods ignores the edge attributes ({columns}). In Python, "
+            "compare JOAO(encoder='gine'), too, which uses them."
+        )
     if wanted is not None:
         found = name_methods(wanted, known_methods())
         names, own = tuple(found), {name: method for name, method in found.items() if method is not None}
@@ -271,7 +281,7 @@ def run_in_processes(tasks: Sequence[Task], at_once: int) -> Iterator[Outcome]:
                 waiting.pop(number, None)
                 if number not in finished:
                     finished.add(number)
-                    yield Outcome(method, failure=f"its process {message}, possibly out of memory.")
+                    yield Outcome(method, failure=f"its process {message}{_HINTS[message.code < 0]}")
             else:
                 seeds_done[number] += 1
                 if seeds_done[number] < len(tasks[number].seeds):

@@ -11,8 +11,11 @@ import hashlib
 import inspect
 import pickle
 import re
+import signal
+import threading
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -128,22 +131,40 @@ def own_rows(method: Any, dataset: Dataset, seed: int) -> Rows:
     """Compute ``(G, d)`` rows of a method; every error of its code is a :class:`UserError` with the place."""
     graphs = replace(dataset.without_labels(), graph_names=())
     seeds = dict.fromkeys(seed_parameters(method), seed)
+    with raise_on_interrupt():
+        rows = _make_rows(method, graphs, seeds)
+    return _check_rows(rows, len(graphs))
+
+
+@contextmanager
+def raise_on_interrupt() -> Iterator[None]:
+    """Let Ctrl-C end the comparison: ``JOAO.fit`` would return a partly trained encoder, which must not be scored."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda number, frame: signal.default_int_handler(number, frame))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _make_rows(method: Any, graphs: Dataset, seeds: Mapping[str, int]) -> Any:
     try:
         if is_estimator(method):
             fresh = clone(method) if hasattr(method, "get_params") else copy.deepcopy(method)
             fresh = fresh.set_params(**seeds) if seeds else fresh
-            rows = (
+            return (
                 fresh.fit_transform(graphs) if hasattr(fresh, "fit_transform") else fresh.fit(graphs).transform(graphs)
             )
-        else:
-            rows = method(graphs, **seeds)
+        return method(graphs, **seeds)
     except Exception as error:
         if isinstance(error, UserError) or is_out_of_memory(error):
             raise
         place = traceback.extract_tb(error.__traceback__)[-1]
         what = f"{type(error).__name__}: {one_line(error)}"
         raise UserError(f"{what} ({Path(place.filename).name}, line {place.lineno}).") from error
-    return _check_rows(rows, len(graphs))
 
 
 def _check_rows(rows: Any, num_graphs: int) -> Rows:

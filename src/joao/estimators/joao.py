@@ -184,7 +184,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
         assert self._loaded_with is not None
         for name, value in self.get_params(deep=False).items():
             before = self._loaded_with[name]
-            if name not in ("device", "verbose") and value is not before and value != before:
+            if name not in ("device", "random_state", "verbose") and value is not before and value != before:
                 raise UserError(
                     f"JOAO: a loaded encoder is frozen, so that {name} = {short_repr(value)} has no effect. Use "
                     "fit(..., retrain=True) or a new JOAO."
