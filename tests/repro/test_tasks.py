@@ -55,9 +55,12 @@ def test_lightning_has_no_advice_in_other_processes(tmp_path, capfd):
 def test_several_processes_do_all_of_it_with_one_thread_each(tmp_path):
     paths = [tmp_path / name for name in ("a", "b", "c", "wrong")]
     works = [
-        "import os, pathlib, torch\n"
+        "import os, pathlib, time, torch\n"
         f"path = pathlib.Path({str(path)!r})\n"
-        "path.write_text(f'{os.getpid()} {torch.get_num_threads()}')\n"
+        # The failure ends the other process, so it comes last.
+        "while path.stem == 'wrong' and len(list(path.parent.glob('[abc]'))) < 3: time.sleep(0.01)\n"
+        "path.with_suffix('.new').write_text(f'{os.getpid()} {torch.get_num_threads()}')\n"
+        "path.with_suffix('.new').rename(path)\n"
         "assert path.stem != 'wrong'\n"
         for path in paths
     ]
