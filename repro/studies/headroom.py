@@ -29,6 +29,15 @@ POLICIES = ("uniform", "joao", "joaov2", "graphcl")
 PAIRS = tuple(pair for pair in itertools.combinations_with_replacement(POOL, 2) if pair != ("identity", "identity"))
 MOST_SCORED = 3000  # graphs; a larger set is scored on a sample of whole groups of isomorphic graphs
 HALVES = (slice(0, 5), slice(5, 10))  # folds
+# The defaults on the day of the first run, which the records belong to.
+ENCODER = {"name": "gin", "width": 32, "layers": 3, "readout": "sum"}
+SCHEDULE = {"epochs": 20, "batch_size": 128, "learning_rate": 0.01}
+
+
+def features_of(dataset: str) -> str:
+    if dataset == "reddit10k":
+        return "degree"
+    return "labels_and_attributes" if dataset in ("COX2", "DHFR") else "labels"
 
 
 @dataclass(frozen=True)
@@ -41,20 +50,17 @@ class Cell:
     seed: int
 
     def recipe(self) -> dict[str, Any]:
-        training = {"seed": self.seed}
+        training = {**SCHEDULE, "seed": self.seed}
+        common = {"features": features_of(self.dataset), "encoder": ENCODER, "training": training}
         if self.arm in POLICIES:
-            return {"method": self.arm, "strength": self.strength, "training": training}
-        pair = self.arm.split("+")
-        policy = {"name": "fixed", "pair": pair}
-        # Only the pair's own members: others would never be drawn.
-        pool = list(dict.fromkeys(pair))
-        return {
-            "method": "graphcl",
-            "policy": policy,
-            "augmentations": pool,
-            "strength": self.strength,
-            "training": training,
-        }
+            return {"method": self.arm, "strength": self.strength, **common}
+        return {**fixed_pair(self.arm.split("+")), "strength": self.strength, **common}
+
+
+def fixed_pair(pair: Sequence[str]) -> dict[str, Any]:
+    """The recipe of one pair; the pool has only its own members, because others would never be drawn."""
+    pool = list(dict.fromkeys(pair))
+    return {"method": "graphcl", "policy": {"name": "fixed", "pair": list(pair)}, "augmentations": pool}
 
 
 def cells(sets: Sequence[str], seeds: int) -> Iterator[Cell]:
