@@ -68,7 +68,7 @@ Compute = Callable[[Task, RunOptions], Iterable[Record]]
 def compute_and_write(
     compute: Compute[Task], works: Sequence[Task], options: RunOptions, file: Callable[[Path], RecordFile]
 ) -> Iterator[Task]:
-    """Compute pieces of work, write the records of each as soon as it is done, and yield it.
+    """Compute pieces of work, write each record as soon as it is done, and yield the piece.
 
     Args:
         compute: returns the records of a piece of work. Other processes must be able to import it.
@@ -81,7 +81,8 @@ def compute_and_write(
 
 
 def _compute_one(compute: Compute[Task], file: Callable[[Path], RecordFile], options: RunOptions, work: Task) -> None:
-    file(options.records).write(*compute(work, options))
+    for record in compute(work, options):
+        file(options.records).write(record)
 
 
 def training_facts(trained: TrainedEncoder) -> dict[str, Any]:
@@ -96,4 +97,5 @@ def training_facts(trained: TrainedEncoder) -> dict[str, Any]:
         },
         "losses": [epoch.loss for epoch in trained.metrics],
         "graphs per second": float(np.median([epoch.graphs_per_second for epoch in trained.metrics])),
+        **({"compiled core": trained.info.compiled} if trained.info.compiled else {}),
     }

@@ -26,6 +26,9 @@ _ROWS = {
     **dict.fromkeys(("infograph", "histogram")),
     **dict.fromkeys(("untrained_initial", "untrained", "graphcl", "uniform", "joao", "joaov2")),
     "joao_default": "JOAO(), default settings",
+    "joao_default+wl": "JOAO() and WL",
+    "joao_default+wl+ldp": "JOAO(), WL and degree profile",
+    "joao_sum_readout": "JOAO(), default settings until 2026-11-18",
     "joao_strengths": None,
     "joaov2_joao_budget": "JOAOv2, JOAO's budget",
     **{

@@ -6,6 +6,7 @@ import dataclasses
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,11 @@ class Cell:
     def row(self) -> str:
         """The row of the table, such as ``joao`` or ``joao-twins``."""
         return "-".join(filter(None, [self.method, self.variant]))
+
+    @property
+    def parts(self) -> list[str]:
+        """The method, and baselines whose kernels are added to its own: ``joao_default+wl``."""
+        return self.method.split("+")
 
     @property
     def key(self) -> str:
@@ -127,7 +133,7 @@ def cell_recipe(cell: Cell) -> Recipe | None:
         return None
     table = grid()
     dataset = table["datasets"][cell.dataset]
-    method = table["methods"]["joao" if cell.method in REFERENCES else cell.method]
+    method = table["methods"]["joao" if cell.method in REFERENCES else cell.parts[0]]
     training = {**table["recipe"]["training"], **method.get("training", {}), "seed": cell.seed}
     own = METHODS[method["method"]]
     shared = dict(table["recipe"])
@@ -150,24 +156,43 @@ def custom_parts(method: str) -> CustomParts | None:
 
 def compute(cell: Cell, dataset: Dataset, *, device: str = "auto") -> Record:
     """Pre-train with the seed of a cell, score on the partition of the same number, and return the record."""
-    recipe = cell_recipe(cell)
+    (record,) = compute_together([cell], dataset, device=device)
+    return record
+
+
+def compute_together(works: Sequence[Cell], dataset: Dataset, *, device: str = "auto") -> Iterator[Record]:
+    """Yield the records of cells that differ in the added baselines alone; all but inductive ones share an encoder."""
+    made: tuple[Rows, dict[str, Any]] | None = None
+    for cell in works:
+        started = time.perf_counter()
+        where = pick_device(device).type if has_encoder(cell.method) else "cpu"
+        if made is None and not cell.inductive:
+            recipe = cell_recipe(cell)
+            (rows, learnt), seconds, memory = measure_run(partial(cell_rows, cell, recipe, dataset, where), where)
+            made = rows, {**learnt, "seconds of pre-training": seconds, **memory}
+        yield _record(cell, dataset, made, started, device)
+
+
+def _record(
+    cell: Cell, dataset: Dataset, made: tuple[Rows, dict[str, Any]] | None, started: float, device: str
+) -> Record:
+    """Score a cell, given its embeddings and facts about them unless it is inductive."""
     classes = require_classes(dataset)
-    started = time.perf_counter()
     facts: dict[str, Any] = {}
     groups = find_twins(dataset) if cell.twins_together else None
-    if cell.inductive:
+    if made is None:
+        recipe = cell_recipe(cell)
         assert recipe is not None
         scores = _inductive_scores(cell, recipe, dataset, classes, groups, device)
     else:
-        where = pick_device(device).type if has_encoder(cell.method) else "cpu"
-        (rows, learnt), seconds, memory = measure_run(lambda: cell_rows(cell, recipe, dataset, where), where)
-        facts = {**learnt, "seconds of pre-training": seconds, **memory}
+        rows, facts = made
+        embeddings, kernel = with_baselines(cell, rows, dataset)
         scores = evaluate_embeddings(
-            rows,
+            embeddings,
             classes,
             class_names=dataset.class_names,
             partitions=[cell.seed],
-            kernel=cell_kernel(cell.method),
+            kernel=kernel,
             groups=groups,
             device=pick_device(device).type,
         )
@@ -197,6 +222,8 @@ def _settings(cell: Cell) -> dict[str, Any]:
     if "baseline" not in row:
         custom = custom_parts(cell.method)
         made = {"recipe": None if recipe is None else recipe.table()}
+        if added := cell.parts[1:]:
+            made["added"] = {name: BASELINES[name].settings() for name in added}
         return made if custom is None else {**made, "custom": custom.describe()}
     options = BASELINES[row["baseline"]].settings()
     seed = {"seed": cell.seed} if "seed" in options else {}
@@ -207,6 +234,18 @@ def cell_kernel(method: str) -> Kernel:
     """Return the kernel of a row of the table."""
     baseline = grid()["methods"].get(method, {}).get("baseline")
     return "linear" if baseline is not None and BASELINES[baseline].kernel else "rbf"
+
+
+def with_baselines(cell: Cell, rows: Rows, dataset: Dataset) -> tuple[Any, Kernel]:
+    """Return what is scored, and its kernel: the rows of a cell alone, or beside those of the added baselines."""
+    first, *added = cell.parts
+    if not added:
+        return rows, cell_kernel(first)
+    graphs = dataset.without_labels()
+    others = [
+        (BASELINES[name]().fit_transform(graphs), "linear" if BASELINES[name].kernel else "rbf") for name in added
+    ]
+    return [(rows, cell_kernel(first)), *others], "mean"
 
 
 def cell_rows(cell: Cell, recipe: Recipe | None, dataset: Dataset, device: str) -> tuple[Rows, dict[str, Any]]:
@@ -236,8 +275,8 @@ def _inductive_scores(
     shared = folds(classes, partition, class_names=dataset.class_names, groups=groups)
     for train, test in shared:
         trained = pretrain(recipe, dataset.subset(train), device=device, custom=custom_parts(cell.method))
-        rows = trained.embed(dataset).numpy()
-        parts.append(score_folds(rows, classes, [(train, test)], groups=groups, device=where))
+        rows, kernel = with_baselines(cell, trained.embed(dataset).numpy(), dataset)
+        parts.append(score_folds(rows, classes, [(train, test)], kernel=kernel, groups=groups, device=where))
     accuracies = tuple(part.accuracies[0] for part in parts)
     chosen = tuple(part.chosen_c[0] for part in parts)
     found = PartitionScores(partition, fold_hash(shared), FoldScores(accuracies, chosen))
@@ -252,11 +291,15 @@ def compute_missing(missing: Sequence[Cell], options: RunOptions) -> Iterator[Ce
             raise UserError(
                 f"{method} needs {package}, which is not installed: pip install {package}, or name other --methods."
             )
-    yield from compute_and_write(_records_of, missing, options, record_file)
+    works: dict[Cell, list[Cell]] = {}
+    for cell in missing:
+        works.setdefault(dataclasses.replace(cell, method=cell.parts[0]), []).append(cell)
+    for work in compute_and_write(_records_of, list(works.values()), options, record_file):
+        yield from work
 
 
-def _records_of(cell: Cell, options: RunOptions) -> list[Record]:
-    return [compute(cell, dataset_of(cell.dataset, options.data_root), device=options.device)]
+def _records_of(work: Sequence[Cell], options: RunOptions) -> Iterator[Record]:
+    return compute_together(work, dataset_of(work[0].dataset, options.data_root), device=options.device)
 
 
 def record_file(folder: Path, table: str = "unsupervised") -> RecordFile:
