@@ -1,0 +1,191 @@
+"""Does the choice of augmentation pairs matter on molecules? Policies, single pairs and no augmentation.
+
+    JOAO_NATIVE=avx512 python -m repro.studies.molecule_pairs --seeds 2
+
+Pre-trains on an unlabelled sample of ChEMBL and ZINC and scores frozen embeddings on the development sets of molecules.
+The rule is in ``repro/decision-rules.md``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import RidgeCV
+from sklearn.preprocessing import StandardScaler
+
+from joao.config.recipe import make_recipe
+from joao.core.randomness import numpy_generator
+from joao.data import Dataset, read_whole
+from joao.data.formats.smiles import read_molecule_table, read_text_column
+from joao.data.molecules import make_molecules
+from joao.data.names import resolve_path
+from joao.evaluation.splits import Split, given_split
+from joao.evaluation.tables import markdown
+from joao.evaluation.targets import infer_label_kind, task_figures
+from joao.kernels.native import native_level
+from joao.runs.pretraining import pretrain
+from joao.runs.trained import make_untrained
+from repro.intervals import estimate_over_sets, holm, p_value
+from repro.protocols.transfer.overlap import find_shared
+from repro.studies.common import generated
+from repro.studies.headroom import ENCODER, PAIRS, fixed_pair
+from repro.studies.molecule_tables import SETS
+from repro.studies.sweep import made_with, main
+
+SOURCES = ("chembl_part", "zinc250k")
+MOLECULES = 20_000
+SCHEDULE = {"epochs": 5, "batch_size": 128, "learning_rate": 0.01}
+POLICIES = ("uniform", "joao", "joaov2")
+NONE, UNTRAINED = "identity+identity", "untrained"
+ARMS = tuple("+".join(pair) for pair in PAIRS)
+METHODS = (*POLICIES, NONE, UNTRAINED, *ARMS)
+Errors = Mapping[str, NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A policy, a pair or no training, at strength 0.2."""
+
+    method: str
+    seed: int
+
+    def recipe(self) -> dict[str, Any]:
+        common = {"features": "labels", "encoder": ENCODER, "training": {**SCHEDULE, "seed": self.seed}}
+        chosen = fixed_pair(self.method.split("+")) if "+" in self.method else {"method": self.method}
+        return {**({} if self.method == UNTRAINED else chosen), "strength": 0.2, **common}
+
+
+def cells(_: Sequence[str], seeds: int) -> Iterator[Cell]:
+    yield from (Cell(method, seed) for seed, method in itertools.product(range(seeds), METHODS))
+
+
+@cache
+def labelled(root: Path | None) -> dict[str, tuple[Dataset, Split]]:
+    found = {}
+    for name in SETS:
+        path = resolve_path(name, root)
+        dataset = read_whole(path, tasks=["activity" if name.startswith("ace") else "value"])
+        found[name] = dataset, given_split(dataset, np.array(read_text_column(path, "split"))[dataset.rows].tolist())
+    return found
+
+
+@cache
+def corpus(root: Path | None) -> Dataset:
+    """A random sample of all sources together, without duplicates and molecules of a test part (stereochemistry ignored)."""
+    smiles = list(
+        dict.fromkeys(each for name in SOURCES for each in read_molecule_table(resolve_path(name, root)).smiles)
+    )
+    order = numpy_generator(0, "molecule pairs").permutation(len(smiles))[: MOLECULES + MOLECULES // 4]
+    tests = {dataset.smiles[row] for dataset, split in labelled(root).values() for row in split.test}
+    drawn = [smiles[each] for each in order]
+    kept = np.flatnonzero(~find_shared(drawn, tests)[2])
+    molecules = make_molecules("molecule_pairs", [drawn[each] for each in kept[: MOLECULES + 100]])
+    return molecules.subset(np.arange(MOLECULES))
+
+
+def compute(cell: Cell, root: Path | None, device: str) -> dict[str, Any]:
+    recipe, graphs = make_recipe(cell.recipe(), source=str(cell)), corpus(root)
+    if cell.method == UNTRAINED:
+        trained = make_untrained(recipe, graphs, device=device)
+    else:
+        trained = pretrain(recipe, graphs, device=device)
+    errors, inside = {}, {}
+    for name, (dataset, split) in labelled(root).items():
+        assert dataset.targets is not None
+        learn, kind = np.concatenate([split.train, split.validation]), infer_label_kind(dataset)
+        rows, labels = trained.embed(dataset).double().cpu().numpy(), dataset.targets[:, 0].astype(np.float64)
+        predicted, inside[name] = ridge(rows[learn], labels[learn], rows[split.test])
+        spread = 1.0 if kind == "binary" else labels[learn].std()
+        columns = [(each[:, None] / spread).astype(np.float32) for each in (predicted, labels[split.test])]
+        figures = task_figures(kind, columns[0], columns[1], ["task"])
+        errors[name] = 1 - figures["roc_auc"] if kind == "binary" else figures["rmse"]
+    return {
+        "errors": {name: round(float(each), 6) for name, each in errors.items()},
+        "leave-one-out errors": {name: round(each, 6) for name, each in inside.items()},
+        "made with": f"{made_with(trained)}, compiled core {native_level()}",
+    }
+
+
+def errors_of(records: Sequence[Mapping[str, Any]], field: str) -> Errors:
+    """Of every method with a record, its error on each set, mean over the seeds that all methods have."""
+    found: dict[str, dict[int, list[float]]] = defaultdict(dict)
+    for record in records:
+        found[record["cell"]["method"]][record["cell"]["seed"]] = [record[field][name] for name in SETS]
+    seeds = set.intersection(*(set(found[method]) for method in METHODS)) if set(found) == set(METHODS) else set()
+    return {method: np.mean([found[method][seed] for seed in sorted(seeds)], axis=0) for method in METHODS if seeds}
+
+
+def compared(records: Sequence[Mapping[str, Any]]) -> Errors:
+    """The errors of everything that is compared with uniform pairs, in the order of the page."""
+    errors, inside = errors_of(records, "errors"), errors_of(records, "leave-one-out errors")
+    if not errors:
+        return {}
+    of_arms, chosen = (np.array([each[arm] for arm in ARMS]) for each in (errors, inside))
+    by_labels = of_arms[chosen.argmin(axis=0), np.arange(len(SETS))]
+    return {**errors, "random pair": of_arms.mean(axis=0), "pair by training labels": by_labels}
+
+
+def page(records: Sequence[Mapping[str, Any]]) -> str:
+    errors = compared(records)
+    lines, better = [], []
+    others = [name for name in errors if name != "uniform"]
+    gains = [estimate_over_sets(errors[name] - errors["uniform"]) for name in others]
+    for name, gain, corrected in zip(others, gains, holm([p_value(gain) for gain in gains]), strict=True):
+        interval = gain.interval()
+        verdict = "inconclusive" if corrected >= 0.05 else "better" if gain.mean < 0 else "worse"
+        better += [name] * (verdict == "better")
+        difference = f"{gain.mean:+.4f} ({interval.low:+.4f} to {interval.high:+.4f})"
+        won = int((errors[name] < errors["uniform"]).sum())
+        lines.append([name, f"{errors[name].mean():.4f}", difference, f"{corrected:.3f}", verdict, str(won)])
+    header = [
+        "choice",
+        "mean error",
+        "difference to uniform (95 % interval over sets)",
+        "p (Holm)",
+        "verdict",
+        "sets won",
+    ]
+    by_set = [[SETS[row], *(f"{errors[name][row]:.3f}" for name in errors)] for row in range(len(SETS)) if errors]
+    return "\n\n".join(
+        [
+            "# Augmentation pairs on molecules",
+            f"{generated('molecule_pairs', intervals=True)} The rule is in `repro/decision-rules.md`. Pre-training on {MOLECULES:,} unlabelled molecules of "
+            f"ChEMBL and ZINC, {SCHEDULE['epochs']} epochs, gin 3 x 32 on atom labels, all augmentations at strength 0.2; ridge regression on frozen embeddings of the "
+            f"{len(SETS)} development sets, published splits. The error is the RMSE in standard deviations of the training labels or, for `pharma_ames`, 1 - ROC-AUC; smaller is better.",
+            f"Uniform pairs: mean error {errors['uniform'].mean():.4f}." if errors else "Not all runs are finished.",
+            markdown(header, lines) if errors else "",
+            "`identity+identity` is contrastive training without augmentation, `untrained` the calibrated encoder before training, *random pair* the mean of the 14 pairs. "
+            "*Pair by training labels* chooses for each set the pair with the smallest leave-one-out error on the training molecules, which takes 14 pre-trainings and labels.",
+            conclusion(better) if errors else "",
+            markdown(["data set", *errors], by_set) + "\n" if errors else "",
+        ]
+    )
+
+
+def conclusion(better: Sequence[str]) -> str:
+    """Apply the rule."""
+    learned = [name for name in ("joao", "joaov2") if name in better]
+    if learned:
+        return f"On molecules the learned pairs of {' and '.join(learned)} are better than uniform pairs."
+    return "Neither JOAO nor JOAOv2 is better than uniform pairs here: draw pairs uniformly (`--method uniform`)."
+
+
+def ridge(
+    train: NDArray[np.float64], labels: NDArray[np.float64], test: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], float]:
+    """Predictions of ridge regression on standardised columns, and its leave-one-out error, which chooses the penalty."""
+    scaler = StandardScaler().fit(train)
+    model = RidgeCV(np.logspace(-1, 5, 13)).fit(scaler.transform(train), labels)
+    return model.predict(scaler.transform(test)), float(np.sqrt(-model.best_score_))
+
+
+if __name__ == "__main__":
+    main(__doc__, "molecule-pairs", cells, compute)

@@ -1,0 +1,65 @@
+"""Study of augmentation pairs on molecules: what its page concludes from records, and its scorer."""
+
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+from repro.studies import molecule_pairs
+from repro.studies.molecule_tables import SETS
+
+
+def make_records(gains=None, inside=None):
+    """Errors of 0.8 and noise that differs between sets and seeds, less ``gains``."""
+    for cell in molecule_pairs.cells((), 2):
+        noise = np.random.default_rng([cell.seed, molecule_pairs.METHODS.index(cell.method)]).normal(0, 1e-3, len(SETS))
+        errors = 0.8 + noise - (gains or {}).get(cell.method, 0)
+        loo = np.full(len(SETS), 0.7 - (inside or {}).get(cell.method, 0))
+        fields = {"errors": errors, "leave-one-out errors": loo}
+        yield {"cell": asdict(cell), **{name: dict(zip(SETS, each, strict=True)) for name, each in fields.items()}}
+
+
+def verdicts(records):
+    rows = [line.strip("| ").split(" | ") for line in molecule_pairs.page(list(records)).splitlines()]
+    return {row[0]: row[4] for row in rows if len(row) == 6}
+
+
+def test_only_the_method_with_a_gain_is_better():
+    found = verdicts(make_records({"joaov2": 0.05, "subgraph+subgraph": -0.05}))
+    assert found["joaov2"] == "better"
+    assert found["subgraph+subgraph"] == "worse"
+    assert found["joao"] == "inconclusive"
+
+
+def test_pair_by_training_labels_is_scored_on_test_molecules():
+    records = list(make_records({"subgraph+subgraph": 0.05}, inside={"edge_perturb+identity": 0.1}))
+    errors = molecule_pairs.compared(records)
+    np.testing.assert_array_equal(errors["pair by training labels"], errors["edge_perturb+identity"])
+    assert errors["random pair"].mean() == pytest.approx(0.8 - 0.05 / 14, abs=1e-3)
+
+
+def test_nothing_is_concluded_from_unfinished_runs():
+    assert molecule_pairs.compared(list(make_records())[:-20]) == {}
+
+
+def test_ridge_agrees_with_leaving_out_each_molecule():
+    generator = np.random.default_rng(0)
+    x, noise = generator.normal(size=(12, 2)), generator.normal(0, 0.5, 12)
+    y = x @ [1.0, -2] + noise
+    predicted, error = molecule_pairs.ridge(x, y, x)
+    z = (x - x.mean(0)) / x.std(0)
+
+    def solve(rows, labels, penalty, new):
+        shift, mean = rows.mean(0), labels.mean()
+        centred = rows - shift
+        return mean + (new - shift) @ np.linalg.solve(
+            centred.T @ centred + penalty * np.eye(2), centred.T @ (labels - mean)
+        )
+
+    squares = {
+        penalty: np.mean([(y[i] - solve(np.delete(z, i, 0), np.delete(y, i), penalty, z[i])) ** 2 for i in range(12)])
+        for penalty in np.logspace(-1, 5, 13)
+    }
+    best = min(squares, key=squares.get)
+    assert error == pytest.approx(np.sqrt(squares[best]))
+    np.testing.assert_allclose(predicted, solve(z, y, best, z))
