@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from joao.encoders import ENCODERS, Convolutions, EdgeGin, Gin, MoleculeGin, NodeEncoder, ResGcn
-from joao.encoders.layers import add_neighbours, diffusion, update_running_statistics
+from joao.encoders.layers import add_neighbours, diffusion, environments, update_running_statistics
 
 ALPHAS = pytest.mark.parametrize("alpha", [0.05, 0.2, 0.9])
 CAN_DIFFUSE = [kind for kind in ENCODERS.values() if issubclass(kind, NodeEncoder) and kind.can_diffuse]
@@ -127,3 +127,29 @@ def test_running_statistics_do_not_change_weights():
     update_running_statistics([norm], torch.ones(1, 5, dtype=torch.bool), [(torch.ones(1, 3), torch.ones(1, 3))])
     assert (norm.weight == 1).all()
     assert not norm.bias.any()
+
+
+def surroundings(batch, node, layers):
+    """A nested tuple: the node's numbers, and those of its neighbours and edges up to ``layers`` steps away."""
+    if not layers:
+        return tuple(batch.x[node].tolist())
+    edges = (batch.target == node).nonzero().flatten().tolist()
+    around = sorted(
+        (surroundings(batch, batch.source[e], layers - 1), tuple(batch.edge_attr[e].tolist())) for e in edges
+    )
+    return surroundings(batch, node, layers - 1), tuple(around)
+
+
+def test_environments_are_the_different_surroundings(make_batch, shapes, as_atoms):
+    batch = as_atoms(make_batch(2 * [*shapes.values()]))
+    batch = replace(batch, x=batch.x % 2)
+    for layers, found in enumerate(environments(batch, 3)):
+        of_node, nodes = found.of_node.tolist(), found.nodes.tolist()
+        expected = [surroundings(batch, node, layers) for node in range(batch.num_nodes)]
+        pairs = {*zip(of_node, expected, strict=True)}
+        assert len(pairs) == len({*of_node}) == len({*expected}) == len(nodes) < batch.num_nodes
+        assert [of_node[node] for node in nodes] == [*range(len(nodes))]
+        for number, node in enumerate(nodes):
+            edges = found.edges[found.first_edge[number] : found.first_edge[number + 1]]
+            assert {*edges.tolist()} == {*(batch.target == node).nonzero().flatten().tolist()}
+            assert {*found.target[found.first_edge[number] : found.first_edge[number + 1]].tolist()} <= {number}

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from joao.core.codes import NUM_BOND_TYPES, NUM_CHIRALITIES, NUM_ELEMENTS
-from joao.core.graphs import GraphStore
+from joao.core.graphs import GraphStore, concatenate
 from joao.core.padded import stack_views
 from joao.encoders import MoleculeGin
 from joao.training.fast.batches import PaddedStore
@@ -64,6 +64,15 @@ def test_equals_loops_over_atoms_and_bonds_forward_and_backward(encoder, batch, 
     one, other = (torch.autograd.grad((each * weights).sum(), encoder.parameters()) for each in (found, expected))
     for each, wanted in zip(one, other, strict=True):
         torch.testing.assert_close(each, wanted)
+
+
+def test_embeddings_equal_the_forward_pass_and_do_not_depend_on_the_order_of_graphs(encoder, batch):
+    encoder.eval()
+    with torch.no_grad():
+        found = encoder.embed(batch)
+        torch.testing.assert_close(found, by_loops(encoder, batch), rtol=1e-12, atol=1e-12)
+        backwards = concatenate([batch.between(graph, graph + 1) for graph in reversed(range(batch.num_graphs))])
+        assert torch.equal(encoder.embed(backwards).flip(0), found)
 
 
 def test_size_as_published(generator):

@@ -323,8 +323,8 @@ class GraphStore(Store):
     def _batch_on_cpu(self, graphs: Tensor) -> GraphBatch:
         # numpy takes half the time of torch. Properties that are known anyway are cached in the batch.
         numbers = graphs.numpy()
-        nodes, sizes, first_node = _selection(self.first_node.numpy(), numbers)
-        edges, edge_sizes, _ = _selection(self.first_edge.numpy(), numbers)
+        nodes, sizes, first_node = select_groups(self.first_node.numpy(), numbers)
+        edges, edge_sizes, _ = select_groups(self.first_edge.numpy(), numbers)
         shift = np.repeat(first_node[:-1], edge_sizes)
         component, num_components = self._components_of_graphs
         before = np.cumsum(num_components[numbers]) - num_components[numbers]
@@ -357,7 +357,7 @@ class GraphStore(Store):
         return component - np.repeat(lowest, sizes), num_components
 
 
-def _selection(first: Numbers, numbers: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+def select_groups(first: Numbers, numbers: Numbers) -> tuple[Numbers, Numbers, Numbers]:
     """Indices of the items of the groups ``numbers``, where group g starts at ``first[g]``; their sizes and offsets."""
     starts = first[numbers]
     sizes = first[numbers + 1] - starts

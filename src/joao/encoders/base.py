@@ -26,6 +26,7 @@ class Encoder(nn.Module, ABC):
         uses_edge_attr: whether edge attributes are used; if not, other graphs may have different ones.
         codes: the rule of :mod:`joao.data.features` for encoders whose input is category numbers; None for any numbers.
         takes_atoms: whether that rule is ``atoms``.
+        cpu_budget: nodes and edges of a batch of embeddings on a CPU; small ones fit into its cache.
 
     >>> import networkx
     >>> from joao.data import batch_of
@@ -44,6 +45,7 @@ class Encoder(nn.Module, ABC):
     uses_edge_attr: bool = True
     codes: str | None = None
     takes_atoms: bool = False
+    cpu_budget: int = 20_000
 
     @abstractmethod
     def forward(self, batch: GraphBatch) -> Tensor:

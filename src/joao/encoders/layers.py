@@ -3,15 +3,16 @@
 import math
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from joao.core.errors import UserError
-from joao.core.graphs import GraphBatch
+from joao.core.graphs import GraphBatch, Numbers, select_groups
 from joao.kernels.layers import batch_norm
 
 with warnings.catch_warnings():
@@ -25,6 +26,11 @@ class NeighbourLists(NamedTuple):
 
     nodes: Tensor
     first: Tensor
+
+    def between(self, begin: int, end: int) -> "NeighbourLists":
+        """Return lists ``begin`` to ``end - 1``."""
+        first = self.first[begin : end + 1]
+        return NeighbourLists(self.nodes[int(first[0]) : int(first[-1])], first - first[0])
 
 
 class Diffusion(NamedTuple):
@@ -49,7 +55,8 @@ def add_neighbours(x: Tensor, matrix: NeighbourLists | Tensor | Diffusion) -> Te
 def adjacency(batch: GraphBatch, dtype: torch.dtype = torch.float32) -> NeighbourLists | Tensor:
     """The adjacency of the graphs: neighbour lists on a CPU, an ``(N, N)`` sparse CSR matrix of ones on a GPU."""
     if batch.device.type == "cpu":
-        return _neighbour_lists(batch)
+        first_edge, source, target = (each.numpy() for each in (batch.first_edge, batch.source, batch.target))
+        return _neighbour_lists(first_edge, source, target, np.arange(batch.num_nodes))
     return torch.sparse_csr_tensor(
         batch.first_edge,
         batch.source,
@@ -108,14 +115,13 @@ class _SumOfGraphs(torch.autograd.Function):
         return gradient.index_select(0, ctx.graph_of_node), None
 
 
-def _neighbour_lists(batch: GraphBatch) -> NeighbourLists:
-    # List v holds the sources of the edges to v and then v itself. Edges are sorted by target, so edge e belongs at
-    # e + target(e): after all earlier edges and after the own entries of all earlier nodes.
-    numbers = np.arange(max(batch.num_edges, batch.num_nodes + 1))
-    first = batch.first_edge.numpy() + numbers[: batch.num_nodes + 1]
-    nodes = np.empty(batch.num_nodes + batch.num_edges, dtype=np.int32)
-    nodes[numbers[: batch.num_edges] + batch.target.numpy()] = batch.source.numpy()
-    nodes[first[1:] - 1] = numbers[: batch.num_nodes]
+def _neighbour_lists(first_edge: Numbers, source: Numbers, target: Numbers, own: Numbers) -> NeighbourLists:
+    # List v holds the sources of the edges to v and then its own entry. Edges are sorted by target, so edge e belongs
+    # at e + target(e): after all earlier edges and after the own entries of all earlier nodes.
+    first = first_edge + np.arange(len(first_edge))
+    nodes = np.empty(len(own) + len(source), dtype=np.int32)
+    nodes[np.arange(len(source)) + target] = source
+    nodes[first[1:] - 1] = own
     return NeighbourLists(torch.from_numpy(nodes), torch.from_numpy(first.astype(np.int32)))
 
 
@@ -151,6 +157,82 @@ def _diffuse(x: Tensor, diffusion: Diffusion) -> Tensor:
 
 def _propagate(x: Tensor, diffusion: Diffusion) -> Tensor:
     return diffusion.scale * _add_product(diffusion.scale * x, diffusion.matrix)
+
+
+class Environments(NamedTuple):
+    """The different environments of the nodes of a batch after some layers; one node of each is computed.
+
+    Attributes:
+        of_node: ``(N,)`` number of the environment of each node.
+        nodes: ``(U,)`` the computed nodes.
+        own: ``(U,)`` their environments one layer before.
+        edges: ``(e,)`` the edges to them, by target.
+        target: ``(e,)`` the number of the computed node.
+        source: ``(e,)`` the environment of the neighbour one layer before.
+        first_edge: ``(U + 1,)`` offsets of the computed nodes in ``edges``.
+    """
+
+    of_node: Tensor
+    nodes: Tensor
+    own: Tensor
+    edges: Tensor
+    target: Tensor
+    source: Tensor
+    first_edge: Tensor
+
+    def lists(self) -> NeighbourLists:
+        """List, for each computed node, the environments of its neighbours and its own one layer before."""
+        return _neighbour_lists(*(each.numpy() for each in (self.first_edge, self.source, self.target, self.own)))
+
+
+def environments(batch: GraphBatch, layers: int) -> Iterator[Environments]:
+    r"""Find the nodes that have the same vector before the first layer and after each of ``layers``, on a CPU.
+
+    A vector depends only on what lies within as many steps as there were layers. In a batch of molecules, most
+    environments of few steps occur many times, and an encoder needs to compute each only once. Environments are told
+    apart by Weisfeiler-Lehman colours,
+
+    .. math:: c_v \leftarrow \mathrm{mix}\big(3 c_v + \textstyle\sum_{u \sim v} \mathrm{mix}(c_u \oplus e_{uv})\big) ,
+
+    hashes of 64 bits: two different environments are confused with probability :math:`2^{-64}`. The edges of a node are
+    in the order of these hashes, so sums are bit for bit the same for all nodes of an environment and in any batch.
+    """
+    all_sources, all_first = batch.source.numpy(), batch.first_edge.numpy()
+    colour, bond = _hash_rows(batch.x, seed=1), np.zeros(1, np.uint64)
+    if batch.edge_attr is not None:
+        bond = _hash_rows(batch.edge_attr, seed=2)
+    message, before = np.zeros(batch.num_edges, np.uint64), np.zeros(batch.num_nodes, np.int64)
+    for layer in range(layers + 1):
+        if layer:
+            message = _mix(colour[all_sources] ^ bond)
+            sums = np.zeros(batch.num_edges + 1, np.uint64)
+            np.cumsum(message, out=sums[1:])
+            colour = _mix(3 * colour + np.diff(sums[all_first]))
+        _, nodes, of_node = np.unique(colour, return_index=True, return_inverse=True)
+        edges, degrees, first = select_groups(all_first, nodes)
+        target = np.repeat(np.arange(len(nodes)), degrees)
+        # The upper bits are those of the target, which is ascending already: this sorts the edges of each node.
+        bits = max(len(nodes), 2).bit_length()
+        key = (target.astype(np.uint64) << np.uint64(64 - bits)) | (message[edges] >> np.uint64(bits))
+        edges = edges[np.argsort(key)]
+        found = (of_node, nodes, before[nodes], edges, target, before[all_sources[edges]], first)
+        yield Environments(*map(torch.from_numpy, found))
+        before = of_node
+
+
+def _hash_rows(values: Tensor, seed: int) -> NDArray[np.uint64]:
+    """Hash each row of ``(N, k)`` numbers. The seed differs from 0, which :func:`_mix` maps to itself."""
+    hashed = np.full(len(values), seed, np.uint64)
+    for column in values.numpy().astype(np.float64).T:
+        hashed = _mix(3 * hashed + column.view(np.uint64))
+    return hashed
+
+
+def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Map 64-bit numbers to others one to one, so that every bit of the result depends on all bits (SplitMix64)."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+    return x ^ (x >> np.uint64(31))
 
 
 Moments = tuple[Tensor, Tensor]
@@ -193,6 +275,14 @@ def update_running_statistics(norms: Sequence[nn.BatchNorm1d], keep: Tensor, mom
         torch._foreach_lerp_(of_means, [each[view] for each in means], momentum)
         torch._foreach_lerp_(of_variances, [each[view] for each in unbiased], momentum)
     torch._foreach_add_(batches, len(views))
+
+
+def fold_norm(linear: nn.Linear, norm: nn.BatchNorm1d) -> tuple[Tensor, Tensor]:
+    """Weight and bias of ``linear`` followed by ``norm`` in evaluation mode, as one linear map."""
+    mean, variance = cast(Tensor, norm.running_mean), cast(Tensor, norm.running_var)
+    slope = norm.weight * torch.rsqrt(variance + norm.eps)
+    bias = -mean if linear.bias is None else linear.bias - mean
+    return linear.weight * slope.unsqueeze(1), bias * slope + norm.bias
 
 
 STATISTICS = ("sum", "mean", "max")

@@ -10,8 +10,19 @@ from joao.core.errors import UserError
 from joao.core.graphs import GraphBatch
 from joao.core.padded import PaddedViews
 from joao.encoders.base import MeanEncoder, StackableEncoder, check_layers
-from joao.encoders.layers import Moments, add_neighbours, adjacency, normalise_views, update_running_statistics
+from joao.encoders.layers import (
+    Moments,
+    add_neighbours,
+    adjacency,
+    environments,
+    fold_norm,
+    normalise_views,
+    sum_lists,
+    update_running_statistics,
+)
 from joao.kernels.layers import graph_sum, neighbour_sum
+
+_ROWS_IN_CACHE = 512
 
 
 @final
@@ -50,6 +61,7 @@ class MoleculeGin(MeanEncoder, StackableEncoder):
 
     codes = "atoms"
     takes_atoms = True
+    cpu_budget = 400_000  # the larger the batch, the more atoms share an environment
 
     def __init__(
         self, num_features: int = 2, num_edge_features: int = 2, width: int = 300, layers: int = 5, dropout: float = 0.0
@@ -79,6 +91,37 @@ class MoleculeGin(MeanEncoder, StackableEncoder):
             total = add_neighbours(x, matrix) + counts @ self.bonds[number]
             x = self._activate(norm(outer(torch.relu(hidden(total)))), number)
         return x
+
+    def embed(self, batch: GraphBatch) -> Tensor:
+        """Compute what :meth:`forward` does in evaluation mode, several times as fast on a CPU.
+
+        Each environment of an atom is computed once, normalisation is part of the linear maps, and the last of these
+        maps, which has no ReLU, is applied to the means over atoms.
+        """
+        if self.training or torch.is_grad_enabled() or batch.device.type != "cpu":
+            return cast(Tensor, self(batch))
+        assert batch.edge_attr is not None
+        stages = environments(batch, len(self.norms))
+        x = F.embedding(_rows_of_atoms(batch.x[next(stages).nodes]), self.atoms).sum(1)
+        for number, found in enumerate(stages):
+            hidden, outer = cast(nn.Linear, self.hidden[number]), cast(nn.Linear, self.outer[number])
+            bonds = batch.edge_attr[found.edges]
+            counts = _bond_counts(found.target, bonds, x.new_ones(len(bonds)), len(found.nodes))
+            lists = found.lists()
+            weight, bias = fold_norm(outer, cast(nn.BatchNorm1d, self.norms[number]))
+            is_last = number == len(self.norms) - 1
+            made = x.new_empty(len(found.nodes), weight.shape[1] if is_last else len(weight))
+            for begin in range(0, len(made), _ROWS_IN_CACHE):
+                end = min(begin + _ROWS_IN_CACHE, len(made))
+                total = sum_lists(x, *lists.between(begin, end)).addmm_(counts[begin:end], self.bonds[number])
+                rows = made[begin:end]
+                if is_last:
+                    torch.addmm(hidden.bias, total, hidden.weight.T, out=rows).relu_()
+                else:
+                    torch.addmm(bias, hidden(total).relu_(), weight.T, out=rows).relu_()
+            x = made
+        means = sum_lists(x, found.of_node, batch.first_node) / batch.nodes_per_graph.unsqueeze(1)
+        return F.linear(means, weight, bias)
 
     def encode_padded(self, views: PaddedViews) -> Tensor:
         assert views.edge_attr is not None

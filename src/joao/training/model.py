@@ -159,10 +159,10 @@ def embed(encoder: Encoder, store: Store, budget: int | None = None) -> Tensor:
     """Compute the ``(G, d)`` embeddings of all graphs of ``store``, on the CPU, in evaluation mode.
 
     ``encoder``, on the device of ``store``, is left in the mode it was in. ``budget``, the approximate number of nodes
-    and edges in a batch, bounds memory and does not change the result, except for rounding. By default, the batches
-    fit into the cache of a CPU, which is faster than large ones, and fill a GPU.
+    and edges in a batch, bounds memory and does not change the result, except for rounding. By default, the encoder
+    chooses it on a CPU, and the batches fill a GPU.
     """
-    budget = budget or (20_000 if store.device.type == "cpu" else 400_000)
+    budget = budget or (encoder.cpu_budget if store.device.type == "cpu" else 400_000)
     was_training = encoder.training
     encoder.eval()
     everything = torch.arange(len(store), device=store.device)
