@@ -38,13 +38,15 @@ from joao.runs.folder import Run
 from joao.runs.pretraining import pretrain
 from joao.runs.trained import make_untrained
 from joao.training.device import make_fabric
-from joao.training.distributed.group import BatchShard, ProcessGroup, _GatherRows, synced_batch_norms
+from joao.training.distributed.group import BatchShard, GradientExchange, ProcessGroup, _GatherRows, synced_batch_norms
+from joao.training.distributed.launch import find_process_layout, run_in_processes
 from joao.training.fast.batches import CudaGraphRunner, PaddedStore
 from joao.training.finetune import Finetune, Finetuning
 from joao.training.model import calibrate
 from joao.training.pretrain import Pretraining
 from repro.protocols.stacked_fits import Part, fit_all
 from tests.messages import refused
+from tests.training.local_processes import by_hand, trained_on_one_gpu
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
 
@@ -530,6 +532,37 @@ def test_shared_normalisation_and_the_gather_work_with_nccl(alone_with_nccl):
         results.append([made, own.grad, norm.weight.grad, norm.bias.grad, *norm.buffers()])
     for one, other in zip(*results, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("heads", HEADS)
+def test_gradients_exchanged_between_replays_are_those_of_one_replay(heads, dataset, certain_pool, alone_with_nccl):
+    results = []
+    for exchanges in (False, True):
+        recipe = make_recipe({"heads": heads, "training": {"epochs": 20, "batch_size": 60, "learning_rate": 1e-5}})
+        store = make_store(dataset, Features.from_dataset(dataset))
+        method = build_method(recipe, store, CustomParts(augmentations=certain_pool))
+        training = Pretraining(store, method, recipe.training, make_fabric("cuda", "32-true"), fast=True)
+        if exchanges:
+            exchange = GradientExchange(alone_with_nccl, training.model.parameters(), training.model.buffers())
+            training.steps.exchange = training.steps.eager.exchange = exchange
+        results.append([(each.loss, each.pair_losses) for each in training.run()])
+        kinds = {key[0] for key in training.steps.runner._graphs}
+        assert kinds >= ({"gradients", "update"} if exchanges else {"step"})
+    torch.testing.assert_close(*(torch.tensor([loss for loss, _ in each]) for each in results), rtol=1e-4, atol=1e-5)
+
+
+def test_two_processes_on_one_gpu_descend_the_mean_of_their_losses():
+    answers = dict(run_in_processes(trained_on_one_gpu, (), find_process_layout(2)))
+    assert answers[0] == answers[1]
+    steps, epochs = by_hand("replayed", 2)
+    found, found_epochs = answers[0]
+    for one, other in zip(steps, found, strict=True):
+        for name, value in one["gradients"].items():
+            torch.testing.assert_close(
+                torch.tensor(other["gradients"][name]), torch.tensor(value), rtol=1e-2, atol=1e-3
+            )
+    for expected, seen in zip(epochs, found_epochs, strict=True):
+        torch.testing.assert_close(torch.tensor(seen[1]), torch.tensor(expected[1]), rtol=1e-3, atol=1e-3)
 
 
 def test_a_share_of_a_batch_is_the_same_on_both_devices(dataset):

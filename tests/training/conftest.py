@@ -1,5 +1,8 @@
 """A small pre-training, put together from parts by name."""
 
+import multiprocessing
+import multiprocessing.forkserver
+
 import pytest
 
 from joao.augmentations import AUGMENTATIONS
@@ -14,6 +17,17 @@ from joao.heads import HEADS
 from joao.objectives import NtXent
 from joao.policies import MinMax
 from joao.training.pretrain import Pretraining
+
+
+@pytest.fixture(scope="module")
+def quick_start():
+    """Workers are forked from a process that has imported everything once; test_launch.py starts them as users do."""
+    context, get_context = multiprocessing.get_context("forkserver"), multiprocessing.get_context
+    context.set_forkserver_preload(["joao.runs.pretraining", "lightning_fabric"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(multiprocessing, "get_context", lambda kind: context if kind == "spawn" else get_context(kind))
+        yield
+    multiprocessing.forkserver._forkserver._stop()
 
 
 @pytest.fixture

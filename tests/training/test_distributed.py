@@ -5,7 +5,6 @@ All trainings are in float64: there, differences are those of rounding, and stay
 
 import json
 import multiprocessing
-import multiprocessing.forkserver
 import os
 import signal
 import time
@@ -37,17 +36,6 @@ EXACT = {"rtol": 1e-12, "atol": 1e-12}  # rounding of float64 where nothing ampl
 @pytest.fixture(scope="module")
 def dataset():
     return random_graphs(24, 8, 2.5, seed=3)
-
-
-@pytest.fixture(scope="module")
-def quick_start():
-    """Workers are forked from a process that has imported everything once; test_launch.py starts them as users do."""
-    context, get_context = multiprocessing.get_context("forkserver"), multiprocessing.get_context
-    context.set_forkserver_preload(["joao.runs.pretraining", "lightning_fabric"])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(multiprocessing, "get_context", lambda kind: context if kind == "spawn" else get_context(kind))
-        yield
-    multiprocessing.forkserver._forkserver._stop()
 
 
 @pytest.fixture(scope="module")

@@ -103,10 +103,10 @@ class Mine(nn.Module):
         return x[:batch_size]
 
 
-def fabric(precision="32-true", scaler=None, world_size=1, device=CPU):
+def fabric(precision="32-true", scaler=None, device=CPU):
     """What is asked of a fabric, for those that need more than there is here."""
     chosen = SimpleNamespace(precision=precision, scaler=scaler)
-    return SimpleNamespace(strategy=SimpleNamespace(precision=chosen), world_size=world_size, device=device)
+    return SimpleNamespace(strategy=SimpleNamespace(precision=chosen), device=device)
 
 
 @pytest.mark.parametrize("encoder", [Gin, ResGcn])
@@ -122,7 +122,6 @@ def test_padded_parts_have_no_obstacle(encoder, precision):
         ([Identity(), Unpadded()], fabric(), ["Unpadded"]),
         ([], fabric("16-mixed", scaler=object()), ["16-mixed"]),
         ([], fabric("64-true"), ["64-true", "32-true", "tf32", "bf16-mixed"]),
-        ([], fabric(world_size=2), ["processes"]),
     ],
 )
 def test_obstacles_are_named(pool, given, values):

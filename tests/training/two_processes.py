@@ -17,7 +17,7 @@ from joao.runs.pretraining import pretrain
 from joao.training import steps as training_steps
 from joao.training.checkpoint import capture_state, restore_state
 from joao.training.device import make_fabric
-from joao.training.distributed.group import ProcessGroup, synced_batch_norms
+from joao.training.distributed.group import GradientExchange, ProcessGroup, synced_batch_norms
 from joao.training.distributed.launch import find_process_layout
 from joao.training.pretrain import Pretraining
 
@@ -122,7 +122,7 @@ def gradients_through_gather(group=None):
     loss.backward()
     if group:
         own.grad /= group.size
-        group.average_gradients([linear])
+        GradientExchange(group, [linear]).average()
     return {"loss": loss.item(), "rows": own.grad.tolist(), "map": linear.grad.tolist()}
 
 
@@ -143,7 +143,7 @@ def normalised(rows, sizes, group=None, momentum=0.1):
     if group:
         for parameter in norm.parameters():
             parameter.grad *= group.size
-        group.average_gradients(norm.parameters())
+        GradientExchange(group, norm.parameters()).average()
     return {
         "y": y.tolist(),
         "x gradient": own.grad.tolist(),
@@ -159,7 +159,7 @@ def averaged(group):
     both, second, neither = (nn.Parameter(torch.zeros(2)) for _ in range(3))
     both.grad = torch.full((2,), 1.0 + group.rank)
     second.grad = torch.full((2,), 8.0) if group.rank == 1 else None
-    group.average_gradients([both, second, neither])
+    GradientExchange(group, [both, second, neither]).average()
     return [None if each.grad is None else each.grad.tolist() for each in (both, second, neither)]
 
 

@@ -93,7 +93,7 @@ PRESETS: dict[str, dict[str, Any]] = {"large": {"encoder": {"name": "gin", "widt
 _CODES = {"attribute_mask": {"fill": "token"}}
 
 # Options that older recipes do not have. With these values, which do what was done before, recipes leave them out.
-_LATER = [("readout", "sum")]
+_LATER = [("readout", "sum"), ("negatives", "auto")]
 
 MAX_MEMBERS = 256  # layers of an encoder, or augmentations in a pool
 
@@ -123,6 +123,8 @@ class Schedule:
         update_every: training steps between updates of the policy; 0: once per epoch.
         update_batches: batches that the pair losses are measured on; 0: about a tenth of an epoch, at least one.
         seed: seed of all random numbers.
+        negatives: in several processes, ``global``: every graph is compared with the whole batch; ``local``: with the
+            share of its process (docs/scaling.md); ``auto``: local on GPUs, global on CPUs.
 
     >>> Schedule(epochs=100).batch_size
     128
@@ -139,8 +141,11 @@ class Schedule:
     update_every: int = 0
     update_batches: int = 0
     seed: int = 0
+    negatives: str = "auto"
 
     def __post_init__(self) -> None:
+        if self.negatives not in ("auto", "local", "global"):
+            raise UserError(f"training: negatives must be 'auto', 'local' or 'global', got '{self.negatives}'.")
         if self.pair_per not in ("batch", "graph"):
             raise UserError(f"training: pair_per must be 'batch' or 'graph', got '{self.pair_per}'.")
         check_minimum("training", 1, epochs=self.epochs)
@@ -188,7 +193,7 @@ class Recipe:
             "max_degree": self.max_degree,
             "augmentations": [part.table() for part in self.augmentations],
             **{family: getattr(self, family).table() for family in CATALOGUES},
-            "training": dataclasses.asdict(self.training),
+            "training": {k: v for k, v in dataclasses.asdict(self.training).items() if (k, v) not in _LATER},
         }
 
     def toml(self) -> str:

@@ -143,6 +143,7 @@ class RunInfo:
         precision, fast: precision of the training, and whether it used padded batches or the compiled core.
         compiled: level of instructions of the compiled core (:mod:`joao.kernels.native`), or empty.
         devices, num_nodes: processes per machine and number of machines.
+        negatives: ``local`` or ``global`` if there were several processes.
         own: custom objects that replaced parts of the recipe: their description by kind.
         partial: whether training was interrupted in its last epoch, whose metrics then cover a part of the graphs.
         pretrained: whether the encoder was pre-trained with the recipe; otherwise it was only initialised.
@@ -165,6 +166,7 @@ class RunInfo:
     compiled: str = ""
     devices: int = 1
     num_nodes: int = 1
+    negatives: str = ""
     own: Mapping[str, str] = field(default_factory=dict)
     codes: int = 0
     featuriser: str = ""

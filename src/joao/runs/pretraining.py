@@ -28,12 +28,12 @@ from joao.runs.folder import Run, RunInfo, claim_folder, format_epoch, lock_run,
 from joao.runs.logs import Logger, OnBatch, OnEpoch, check_loggers, find_logs, log_epochs
 from joao.runs.trained import TrainedEncoder, load_run, run_info
 from joao.training.checkpoint import capture_state, restore_state
-from joao.training.device import limit_threads, make_fabric
+from joao.training.device import limit_threads, make_fabric, pick_device
 from joao.training.distributed.group import ProcessGroup
 from joao.training.distributed.launch import ProcessLayout, Send, find_process_layout, run_in_processes
 from joao.training.metrics import BatchMetrics, EpochMetrics
 from joao.training.model import calibrate_by_recipe
-from joao.training.pretrain import Pretraining, check_multiprocess
+from joao.training.pretrain import Pretraining, choose_negatives
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -124,7 +124,7 @@ class Checkpointer:
         seconds_per_step = (now - self.started_at) / (training.step - self.first_step)
         left = (training.schedule.epochs - training.epoch) * batches - progress.steps
         self.reported_step, self.reported_at = training.step, now
-        loss = training.steps.loss_sum.item() / min(progress.steps * size, len(training.store))
+        loss = training.steps.loss_sum.item() * training.num_losses / min(progress.steps * size, len(training.store))
         return BatchMetrics(
             training.epoch + 1, progress.steps, batches, loss, per_second * size, seconds_per_step * left
         )
@@ -238,15 +238,23 @@ def pretrain(
     custom = custom or CustomParts()
     run = Run.open(folder) if folder is not None and resume else None
     compiled: bool | None = None
+    schedule = recipe.training
     if run is not None:
         loggers = list(dict.fromkeys([*loggers, *find_logs(run.folder)]))
         fast = run.info.fast if fast is None else fast
         compiled = bool(run.info.compiled)
+        schedule = replace(schedule, negatives=run.info.negatives or "global")
         _check_same(run, recipe, dataset, custom, fast, precision)
     default = (1, 1) if run is None else (run.info.devices, run.info.num_nodes)
     layout = find_process_layout(devices, num_nodes, default)
+    if run is not None and run.info.negatives == "local" and layout.world_size != default[0] * default[1]:
+        raise UserError(
+            f"{run.folder}: was started in {default[0] * default[1]} processes with local negatives, and "
+            f"{layout.world_size} were requested. Resume with --devices {default[0]} --num-nodes {default[1]}."
+        )
     if not layout.is_worker:
-        check_multiprocess(build_objective(recipe, custom), fast)
+        objective, on = build_objective(recipe, custom), pick_device(device)
+        choose_negatives(objective, schedule, len(dataset), on, layout.world_size, fast)
         options: dict[str, Any] = {"folder": folder, "resume": resume, "custom": custom, "device": device}
         options |= {"precision": precision, "fast": fast, "devices": layout.devices, "num_nodes": layout.num_nodes}
         options |= {"checkpoint_every": checkpoint_every, "checkpoint_minutes": checkpoint_minutes}
@@ -262,7 +270,7 @@ def pretrain(
     check_input(method.encoder, features, method.augmentations.values())
     if fabric.world_size > 1:
         _check_same_data(dataset, fabric)
-    training = Pretraining(store, method, recipe.training, fabric, fast, compiled)
+    training = Pretraining(store, method, schedule, fabric, fast, compiled)
     info = replace(
         run_info(dataset, features, store, fabric.device),
         pool=tuple(method.augmentations),
@@ -271,6 +279,7 @@ def pretrain(
         compiled=native_level() if training.is_compiled else "",
         devices=layout.devices,
         num_nodes=layout.num_nodes,
+        negatives=training.negatives,
         own=custom.describe(),
     )
     lock = nullcontext() if folder is None or not is_first else lock_run(folder) if resume else claim_folder(folder)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from joao.core.errors import UserError
 from joao.core.randomness import global_rng_state
-from joao.training.pretrain import EpochProgress, Pretraining
+from joao.training.pretrain import VIEWS, EpochProgress, Pretraining
 
 # Adam's state of a parameter, and a tensor of the same shape and type.
 OPTIMISER: dict[str, Callable[[Tensor], Tensor]] = {
@@ -52,6 +52,8 @@ def _epoch_state(training: Pretraining) -> dict[str, Tensor]:
     }
     own = {f"global/{number}": state for number, state in enumerate(global_rng_state(training.fabric.device))}
     own["loss_sum"] = training.steps.loss_sum
+    if training.negatives == "local":
+        own |= {name: training.generators[name].get_state() for name in VIEWS}
     by_rank = [own] if training.group is None else training.group.all_gather(own)
     return tensors | {f"process/{rank}/{name}": each[name] for rank, each in enumerate(by_rank) for name in each}
 
@@ -116,6 +118,9 @@ def _restore_progress(training: Pretraining, tensors: Mapping[str, Tensor]) -> E
     training.steps.loss_sum.copy_(tensors[f"{own}loss_sum"])
     training.steps.finite_steps.copy_(tensors["epoch/finite_steps"])
     states = [tensors[f"{own}global/{index}"] for index in range(len(global_rng_state(device)))]
+    if training.negatives == "local":
+        for name in VIEWS:
+            training.generators[name].set_state(tensors[f"{own}{name}"])
     for state, kind in zip(states, ("cpu", str(device)), strict=False):
         torch.Generator(kind).set_state(state)  # raises if it is not a valid state
     return EpochProgress(

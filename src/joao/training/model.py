@@ -39,20 +39,22 @@ class BatchSampler:
 
     Args:
         num_graphs: number of graphs of the data set.
-        batch_size: graphs in a batch; a last batch of one graph is merged into the batch before it.
+        batch_size: graphs in a batch.
         block: number of consecutive graphs that stay together, see above; 0 permutes all graphs uniformly.
         window: number of graphs that are permuted together, a multiple of ``block``.
+        least: a last batch of fewer graphs is merged into the batch before it.
     """
 
     num_graphs: int
     batch_size: int
     block: int = 0
     window: int = WINDOW
+    least: int = 2
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch."""
         whole, rest = divmod(self.num_graphs, self.batch_size)
-        return max(1, whole + (rest > 1))
+        return max(1, whole + (rest >= self.least))
 
     def draw(self, generator: torch.Generator) -> Iterator[list[Tensor]]:
         """Yield lists of batches (indices of graphs) that make up one epoch; each list is drawn when it is needed."""
@@ -62,10 +64,10 @@ class BatchSampler:
             seen += indices.numel()
             waiting = torch.cat([rest, indices]) if rest.numel() else indices
             if seen == self.num_graphs:
-                yield split_into_batches(waiting, self.batch_size)
+                yield split_into_batches(waiting, self.batch_size, self.least)
                 return
-            # Hold back at least two graphs, so that a last batch of one graph can be merged into another batch.
-            count = (waiting.numel() - 2) // self.batch_size * self.batch_size
+            # Hold back some graphs, so that a small last batch can be merged into another batch.
+            count = (waiting.numel() - self.least) // self.batch_size * self.batch_size
             rest = waiting[count:].clone()
             if count:
                 yield list(torch.split(waiting[:count], self.batch_size))
@@ -81,10 +83,10 @@ class BatchSampler:
             yield indices[torch.randperm(indices.numel(), generator=generator)]
 
 
-def split_into_batches(indices: Tensor, batch_size: int) -> list[Tensor]:
-    """Split ``indices`` into batches; a last batch of one graph is merged into the batch before it."""
+def split_into_batches(indices: Tensor, batch_size: int, least: int = 2) -> list[Tensor]:
+    """Split ``indices`` into batches; a last batch of fewer than ``least`` graphs is merged into the one before it."""
     batches = list(torch.split(indices, batch_size))
-    if batches[-1].numel() == 1 and len(batches) > 1:
+    if batches[-1].numel() < least and len(batches) > 1:
         batches[-2:] = [torch.cat(batches[-2:])]
     return batches
 

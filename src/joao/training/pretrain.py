@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,12 +20,12 @@ from joao.config.builder import Method
 from joao.config.recipe import Schedule
 from joao.core.errors import UserError
 from joao.core.graphs import Store
-from joao.core.randomness import set_global_rng_state, temporary_seed, torch_generator
+from joao.core.randomness import derive_seed, set_global_rng_state, temporary_seed, torch_generator
 from joao.encoders import ENCODERS, Encoder, NodeEncoder
 from joao.objectives import MomentumObjective, NodeObjective, Objective, PairObjective
 from joao.policies import POLICIES
 from joao.training.device import make_fabric, matmul_precision
-from joao.training.distributed.group import DistributedSteps, ProcessGroup, synced_batch_norms
+from joao.training.distributed.group import DistributedSteps, GradientExchange, ProcessGroup, synced_batch_norms
 from joao.training.fast.batches import choose_fast_path
 from joao.training.fast.compiled import CompiledSteps, find_compiled_obstacle
 from joao.training.fast.steps import PaddedSteps, find_fast_obstacle
@@ -36,6 +35,9 @@ from joao.training.steps import NodeSteps, PairSteps, Steps
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
+
+
+VIEWS = ("views", "evaluation views")  # purposes of the generators that draw on the device
 
 
 @dataclass
@@ -57,13 +59,32 @@ class EpochProgress:
     global_rng_state: Sequence[Tensor] = ()
 
 
-def check_multiprocess(objective: Objective, fast: bool | None) -> None:
-    """Raise a :class:`UserError` if a method cannot be trained in several processes."""
-    if fast:
-        raise UserError("training: the fast path needs a single process. Leave out fast, or devices and num_nodes.")
+def choose_negatives(
+    objective: Objective, schedule: Schedule, num_graphs: int, device: torch.device, size: int, fast: bool | None
+) -> str:
+    """Return the negatives, local or global, of a training in ``size`` processes.
+
+    Raises:
+        UserError: if it is not possible in several processes.
+    """
     if isinstance(objective, NodeObjective):
         name = type(objective).__name__
         raise UserError(f"{name}: node-level objectives train in a single process. Leave out devices and num_nodes.")
+    negatives = schedule.negatives
+    if negatives == "auto":
+        negatives = "local" if device.type == "cuda" else "global"
+    if negatives == "global" and fast:
+        raise UserError(
+            "training: with global negatives, the fast path needs a single process. Leave out fast, or use "
+            "--set training.negatives=local."
+        )
+    if negatives == "local" and min(schedule.batch_size, num_graphs) < 2 * size:
+        raise UserError(
+            f"training: local negatives need two graphs of every batch in each of {size} processes, got {num_graphs} "
+            f"graphs in batches of {schedule.batch_size}. Use larger batches, fewer processes or "
+            "--set training.negatives=global."
+        )
+    return negatives
 
 
 class Pretraining:
@@ -74,7 +95,7 @@ class Pretraining:
         method: its encoder, heads and policy are changed in place.
         schedule: see :class:`Schedule`.
         fabric: Lightning's device, precision and processes. With several processes each trains on its shard of every
-            batch, and all have the same losses, weights and policy (docs/scaling.md).
+            batch, and all have the same weights and policy (docs/scaling.md).
         fast: whether to train in the compiled core (:mod:`joao.training.fast.compiled`) on a CPU, and on padded batches
             (:mod:`joao.training.fast.steps`) on a GPU, or on a CPU without the core; None: if possible, but never on
             padded batches on a CPU.
@@ -84,9 +105,13 @@ class Pretraining:
         is_fast: whether it trains in the compiled core or on padded batches.
         is_compiled: whether it trains in the compiled core.
         group: the processes; None if there is one.
+        negatives: ``local`` or ``global`` in several processes.
+        num_losses: number of losses that are averaged: that of the processes with local negatives, else 1.
     """
 
     group: ProcessGroup | None = None
+    negatives = ""
+    num_losses = 1
 
     def __init__(
         self,
@@ -106,9 +131,15 @@ class Pretraining:
         if fast not in (None, True, False):
             raise UserError(f"training: fast must be True, False or None, got {fast!r}.")
         if self.fabric.world_size > 1:
-            check_multiprocess(method.objective, fast)
-            self.group = ProcessGroup(self.fabric.global_rank, self.fabric.world_size)
-        self.sampler = BatchSampler(len(store), schedule.batch_size, store.block)
+            size = self.fabric.world_size
+            self.group = ProcessGroup(self.fabric.global_rank, size)
+            self.negatives = choose_negatives(method.objective, schedule, len(store), device, size, fast)
+            if self.negatives == "local":
+                self.num_losses = size
+            else:
+                fast = False
+        # Each loss needs two graphs.
+        self.sampler = BatchSampler(len(store), schedule.batch_size, store.block, least=2 * self.num_losses)
         parts = self.store, method, self.pool, schedule.pair_per, self.fabric
         obstacle = find_compiled_obstacle(*parts)
         if compiled and obstacle:
@@ -125,7 +156,7 @@ class Pretraining:
             self.group.broadcast_model(self.model)
         self.generators = {
             purpose: torch_generator(schedule.seed, purpose, device if purpose.endswith("views") else "cpu")
-            for purpose in ("batches", "pairs", "views", "evaluation batches", "evaluation views")
+            for purpose in ("batches", "pairs", "evaluation batches", *VIEWS)
         }
         self.epoch = self.step = 0
         self.progress: EpochProgress | None = None
@@ -165,11 +196,16 @@ class Pretraining:
 
     def _make_steps(self, optimiser: torch.optim.Optimizer) -> Steps:
         objective = self.method.objective
-        shared = self.store, self.pool, objective, self.model, self.optimiser, self.fabric, self.generators
+        exchange = None
+        if self.group is not None:
+            # Global batch normalisation has the same statistics in all processes.
+            statistics = self.model.buffers() if self.negatives == "local" else ()
+            exchange = GradientExchange(self.group, self.model.parameters(), statistics)
+        shared = self.store, self.pool, objective, self.model, self.optimiser, self.fabric, self.generators, exchange
         if not isinstance(objective, PairObjective):
             return NodeSteps(*shared)
-        if self.group is not None:
-            return DistributedSteps(*shared, self.group)
+        if self.negatives == "global":
+            return DistributedSteps(*shared)
         steps = PairSteps(*shared)
         if self.is_compiled:
             return CompiledSteps(steps, self.method, optimiser)
@@ -186,8 +222,8 @@ class Pretraining:
         process = f", process {self.fabric.global_rank}" if self.fabric.global_rank else ""
         while self.epoch < self.schedule.epochs:
             seed = temporary_seed(self.schedule.seed, f"epoch {self.epoch}{process}", self.fabric.device)
-            # Batch normalisation uses the whole batch, not only the shard of this process.
-            norms = nullcontext() if self.group is None else synced_batch_norms(self.model)
+            # With global negatives, batch normalisation uses the whole batch, not only the shard of this process.
+            norms = synced_batch_norms(self.model) if self.negatives == "global" else nullcontext()
             with seed, matmul_precision(self.fabric), norms:
                 metrics = self._train_epoch(after_step)
             yield metrics
@@ -200,13 +236,15 @@ class Pretraining:
             self.progress = EpochProgress(self.generators["batches"].get_state(), drawn, time.perf_counter())
             self.steps.loss_sum.zero_()
             self.steps.finite_steps.zero_()
+            self._seed_own_views()
         else:
             set_global_rng_state(self.progress.global_rng_state, self.fabric.device)
         progress = self.progress
-        for num_graphs, batch in islice(self._batches("batches"), progress.steps, None):
+        for num_graphs, batch in self._batches("batches", progress.steps):
             count = num_graphs if self.schedule.pair_per == "graph" else 1
             pairs = self.method.policy.sample(count, self.generators["pairs"])
-            self.steps.train(batch, pairs)
+            own = self._own_part(pairs) if count > 1 else pairs
+            self.steps.train(batch, own)
             self._update_copy(self.step / (self.schedule.epochs * steps_per_epoch))
             # The pair (i, j) is entry i * K + j of the flattened table.
             counts = torch.bincount(pairs @ torch.tensor([size, 1]), minlength=size**2).view(size, size)
@@ -231,7 +269,7 @@ class Pretraining:
     def _metrics(self, progress: EpochProgress) -> EpochMetrics:
         num_graphs = int(progress.drawn.sum())
         loss_sum = self.steps.loss_sum if self.group is None else self.group.mean(self.steps.loss_sum)
-        mean_loss = loss_sum.item() / num_graphs
+        mean_loss = loss_sum.item() * self.num_losses / num_graphs
         self._check_loss(mean_loss)
         seconds = time.perf_counter() - progress.started
         return EpochMetrics(
@@ -244,10 +282,28 @@ class Pretraining:
             graphs_per_second=num_graphs / seconds,
         )
 
-    def _batches(self, purpose: str) -> Iterator[tuple[int, Any]]:
-        """Yield the number of graphs of each batch, and the batch on the device."""
-        for batches in self.sampler.draw(self.generators[purpose]):
-            yield from zip(map(len, batches), self.steps.load(batches), strict=True)
+    def _batches(self, purpose: str, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, Any]]:
+        """Yield number of graphs and content, on the device, of the batches ``start`` to ``stop - 1`` of an epoch."""
+        stop = len(self.sampler) if stop is None else stop
+        position = 0
+        for drawn in self.sampler.draw(self.generators[purpose]):
+            batches = drawn[max(0, start - position) : max(0, stop - position)]
+            if batches:
+                yield from zip(map(len, batches), self.steps.load([*map(self._own_part, batches)]), strict=True)
+            position += len(drawn)
+            if position >= stop:
+                return
+
+    def _own_part(self, batch: Tensor) -> Tensor:
+        """With local negatives, return the rows of this process."""
+        return batch[self.group.shard(len(batch))] if self.group and self.negatives == "local" else batch
+
+    def _seed_own_views(self) -> None:
+        """With local negatives, let every process draw its own views: the first as one process, the others by epoch."""
+        if self.negatives == "local" and (rank := self.fabric.global_rank):
+            for purpose in VIEWS:
+                seed = derive_seed(self.schedule.seed, f"{purpose}, epoch {self.epoch}, process {rank}")
+                self.generators[purpose].manual_seed(seed)
 
     def _update_copy(self, fraction: float) -> None:
         """Update the momentum copy of the network, if the objective has one, after a ``fraction`` of the training."""
@@ -258,8 +314,11 @@ class Pretraining:
         if not self.method.policy.learns:
             return
         count = self.schedule.update_batches or max(1, round(len(self.sampler) / 10))
-        batches = islice(self._batches("evaluation batches"), count)
-        pair_losses = self.steps.measure(batch for _, batch in batches).cpu().double()
+        batches = self._batches("evaluation batches", stop=count)
+        pair_losses = self.steps.measure(batch for _, batch in batches)
+        if self.group is not None and self.negatives == "local":
+            pair_losses = self.group.mean(pair_losses)
+        pair_losses = pair_losses.cpu().double()
         self._check_loss(float(self.steps.loss_sum))
         self._check_loss(float(pair_losses.sum()))
         self.last_pair_losses = pair_losses

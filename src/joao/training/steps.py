@@ -24,6 +24,8 @@ from joao.training.model import preserve_buffers
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
+    from joao.training.distributed.group import GradientExchange
+
 SECTION = 1024  # graphs whose views are drawn from one generator
 
 
@@ -162,7 +164,7 @@ class Steps(ABC):
 
 @dataclass(eq=False)
 class EagerSteps(Steps, ABC):
-    """Steps on batches of any size, with any encoder, in one process."""
+    """Steps on batches of any size, with any encoder; ``exchange`` averages gradients over several processes."""
 
     store: Store
     pool: Sequence[Augmentation]
@@ -171,6 +173,7 @@ class EagerSteps(Steps, ABC):
     optimiser: torch.optim.Optimizer
     fabric: Fabric
     generators: dict[str, torch.Generator]
+    exchange: GradientExchange | None = None
 
     def __post_init__(self) -> None:
         self.loss_sum = torch.zeros((), device=self.store.device)
@@ -187,6 +190,8 @@ class EagerSteps(Steps, ABC):
     def backward(self, loss: Tensor) -> None:
         """Compute the gradients of the weights."""
         self.fabric.backward(loss)
+        if self.exchange is not None:
+            self.exchange.average()
 
     def load(self, batches: Sequence[Tensor]) -> list[Tensor]:
         return [graphs.to(self.store.device) for graphs in batches]

@@ -1,9 +1,10 @@
 """What the processes of one training do together: collectives, shards of a batch, and batch normalisation."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast, final
 
 import torch
@@ -22,8 +23,9 @@ from joao.training.steps import BatchViews, PairSteps, View, project_pool
 class ProcessGroup:
     """The processes of a training, seen from one of them.
 
-    Every process computes the loss from the projections of all processes. So each has the gradient of the sum of
-    ``size`` equal losses, which :meth:`average_gradients` turns into the gradient of one loss.
+    With global negatives every process computes the loss from the projections of all processes. So each has the
+    gradient of the sum of ``size`` equal losses, which :class:`GradientExchange` turns into the gradient of one loss.
+    With local negatives every process has the loss of its shard, and the training descends their mean.
     """
 
     rank: int
@@ -40,19 +42,6 @@ class ProcessGroup:
         Gradients flow back to the process that a row came from, summed over all processes that used it.
         """
         return cast(Tensor, _GatherRows.apply(own, self, count))  # type: ignore[no-untyped-call]
-
-    def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Replace every gradient by its mean over the processes; a parameter that no process used keeps None."""
-        trainable = [each for each in parameters if each.requires_grad]
-        # One message carries all gradients and, per parameter, how many processes have one: a head may have been used
-        # in some shards only.
-        pieces = [torch.zeros_like(each) if each.grad is None else each.grad for each in trainable]
-        is_used = torch.tensor([each.grad is not None for each in trainable]).to(pieces[0])
-        total = sum_over_processes(torch.cat([*(piece.flatten() for piece in pieces), is_used]))
-        mean, used = torch.split(total / self.size, [total.numel() - len(trainable), len(trainable)])
-        means = torch.split(mean, [each.numel() for each in trainable])
-        for parameter, each, count in zip(trainable, means, used.tolist(), strict=True):
-            parameter.grad = each.view_as(parameter) if count else None
 
     def mean(self, values: Tensor) -> Tensor:
         """Return the mean over the processes, bit for bit the same in all of them."""
@@ -82,6 +71,66 @@ class ProcessGroup:
     def barrier(self) -> None:
         """Wait for all processes."""
         self.all_gather({})
+
+
+class GradientExchange:
+    """Replace gradients, and running statistics, by their means over the processes, in one message.
+
+    The message stays at the same place in memory. So a GPU can replay :meth:`pack` and :meth:`unpack` as parts of CUDA
+    graphs, with :meth:`send` between them.
+    """
+
+    def __init__(self, group: ProcessGroup, parameters: Iterable[nn.Parameter], buffers: Iterable[Tensor] = ()) -> None:
+        self.group = group
+        self.parameters = [each for each in parameters if each.requires_grad]
+        self.buffers = [each for each in buffers if each.is_floating_point()]
+
+    @cached_property
+    def message(self) -> Tensor:
+        """All gradients and statistics and, per parameter, whether it has a gradient: a head may have none."""
+        size = sum(each.numel() for each in [*self.parameters, *self.buffers])
+        return self.parameters[0].new_zeros(size + len(self.parameters), requires_grad=False)
+
+    @cached_property
+    def _slots(self) -> tuple[list[Tensor], list[Tensor], Tensor]:
+        """The parts of the message: gradients, statistics, and which parameters have a gradient."""
+        tensors = [*self.parameters, *self.buffers]
+        *slots, used = torch.split(self.message, [*(each.numel() for each in tensors), len(self.parameters)])
+        slots = [slot.view_as(each) for slot, each in zip(slots, tensors, strict=True)]
+        return slots[: len(self.parameters)], slots[len(self.parameters) :], used
+
+    def average(self) -> None:
+        """Average all gradients; a parameter that no process used keeps None."""
+        is_used = self.pack()
+        counts = self._slots[2]
+        counts.copy_(torch.tensor(is_used))
+        self.send()
+        self.unpack(counts.tolist())
+
+    def pack(self) -> list[bool]:
+        """Write gradients and statistics into the message, and return which parameters have a gradient."""
+        gradients, statistics, _ = self._slots
+        self.message.zero_()
+        known = [(slot, each.grad) for slot, each in zip(gradients, self.parameters, strict=True)]
+        used = [(slot, grad) for slot, grad in known if grad is not None]
+        # One kernel instead of one per tensor.
+        torch._foreach_copy_([slot for slot, _ in used] + statistics, [gradient for _, gradient in used] + self.buffers)
+        return [grad is not None for _, grad in known]
+
+    def send(self) -> None:
+        """Replace the message by its mean over the processes, bit for bit the same in all of them."""
+        with _detect_lost_process():
+            distributed.all_reduce(self.message)
+        self.message /= self.group.size
+
+    @torch.no_grad()
+    def unpack(self, is_used: Sequence[float]) -> None:
+        """Take gradients, of the parameters that were used, and statistics from the message."""
+        gradients, statistics, _ = self._slots
+        for parameter, slot, used in zip(self.parameters, gradients, is_used, strict=True):
+            parameter.grad = slot if used else None
+        for buffer, slot in zip(self.buffers, statistics, strict=True):
+            buffer.copy_(slot)
 
 
 class _GatherRows(torch.autograd.Function):
@@ -159,18 +208,17 @@ class BatchShard(BatchViews):
 
 
 @final
-@dataclass(eq=False)
 class DistributedSteps(PairSteps):
-    """Steps in which every process has a shard of each batch, and rows of the table of pair losses."""
+    """Steps with global negatives: every process has a shard of each batch, and rows of the table of pair losses."""
 
-    group: ProcessGroup
+    @property
+    def group(self) -> ProcessGroup:
+        """The processes."""
+        assert self.exchange is not None
+        return self.exchange.group
 
     def views(self, graphs: Tensor) -> BatchShard:
         return BatchShard(self.store, graphs, self.group)
-
-    def backward(self, loss: Tensor) -> None:
-        super().backward(loss)
-        self.group.average_gradients(self.model.parameters())
 
     @torch.no_grad()
     def pair_losses(self, graphs: Tensor) -> Tensor:

@@ -68,7 +68,8 @@ class CudaGraphRunner:
         for generator in self.generators:
             graph.register_generator_state(generator)
         # All CUDA graphs share one memory pool: no intermediate result is needed after a replay.
-        with torch.cuda.graph(graph, pool=self._memory):
+        # Other threads, such as that of nccl, may meanwhile use the GPU.
+        with torch.cuda.graph(graph, pool=self._memory, capture_error_mode="thread_local"):
             function()
         # Capturing resets the generators' offsets on a separate stream; a replay must not start before that.
         torch.cuda.synchronize()
@@ -242,8 +243,6 @@ def find_padding_obstacle(encoder: Encoder, pool: Sequence[Augmentation], fabric
         return "the gradient scaler of 16-mixed synchronises with the host"
     if precision.precision not in ("32-true", "bf16-mixed"):
         return f"precision {precision.precision} is not 32-true, tf32 or bf16-mixed"
-    if fabric.world_size > 1:
-        return "several processes average their gradients"
     if fabric.device.type == "cuda" and importlib.util.find_spec("triton") is None:
         return "Triton is not installed (pip install triton)"
     return ""

@@ -36,8 +36,8 @@ def find_compiled_obstacle(
     """Return why :class:`CompiledSteps` are impossible, or an empty string."""
     if load_library() is None:
         return f"the compiled core is {native_level()}"
-    if fabric.device.type != "cpu" or fabric.world_size > 1:
-        return "the compiled core trains in one process on a CPU"
+    if fabric.device.type != "cpu":
+        return "the compiled core trains on a CPU"
     if fabric.strategy.precision.precision != "32-true":
         return "the compiled core has 32-bit precision only"
     if not isinstance(store, GraphStore) or store.x.dtype not in (torch.uint8, torch.float32):
@@ -72,7 +72,7 @@ class CompiledSteps(Steps):
         assert library is not None  # find_compiled_obstacle has checked all parts
         self.core = CompiledCore(library, cast(GraphStore, eager.store))
         self.loss_sum, self.finite_steps, self.optimiser = eager.loss_sum, eager.finite_steps, optimiser
-        self.generators = eager.generators
+        self.generators, self.exchange = eager.generators, eager.exchange
         self.pool = [describe_augmentation(each) for each in eager.pool]
         norms = cast(Sequence[nn.BatchNorm1d], encoder.norms)
         self.num_batches = [cast(Tensor, norm.num_batches_tracked) for norm in norms]
@@ -123,6 +123,8 @@ class CompiledSteps(Steps):
         unused = {each for head in self.heads for each in head}.difference(used)
         for each in self.all_weights:
             each.grad = None if each in unused else self._gradients[each]
+        if self.exchange is not None:
+            self.exchange.average()
         # Threads of torch wait for one another by spinning, which takes many times as long next to a busy process.
         threads = torch.get_num_threads()
         if threads > 1:

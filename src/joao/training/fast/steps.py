@@ -60,7 +60,8 @@ class PaddedSteps(Steps):
         assert isinstance(method.encoder, PaddedEncoder)
         self.eager, self.encoder, self.heads, self.objective = eager, method.encoder, method.heads, eager.objective
         self.pool = cast(Sequence[PaddedAugmentation], eager.pool)
-        self.optimiser, self.autocast = optimiser, eager.fabric.autocast
+        self.optimiser, self.autocast, self.exchange = optimiser, eager.fabric.autocast, eager.exchange
+        self.used_parameters: dict[tuple[int, int] | None, list[bool]] = {}  # by the heads
         self.views_generator = eager.generators["views"]
         self.evaluation_generator = eager.generators["evaluation views"]
         self.runner = CudaGraphRunner(store.device, [self.views_generator, self.evaluation_generator])
@@ -81,7 +82,22 @@ class PaddedSteps(Steps):
             self.buffers.draw_view(buffers, side, index, self.pool, self.views_generator)
         # A CUDA graph is tied to the heads it was captured with: one per pair, unless all augmentations share a head.
         heads = None if self.heads.shared else (first, second)
-        self.runner.run(("step", size, heads), lambda: self._descend(buffers, first, second))
+        if self.exchange is None:
+            self.runner.run(("step", size, heads), lambda: self._descend(buffers, first, second))
+            return
+
+        def compute_gradients() -> None:
+            self._backward(buffers, first, second)
+            self.used_parameters[heads] = exchange.pack()
+
+        def update() -> None:
+            exchange.unpack(self.used_parameters[heads])
+            self.optimiser.step()
+
+        exchange = self.exchange
+        self.runner.run(("gradients", size, heads), compute_gradients)
+        exchange.send()  # between the CUDA graphs
+        self.runner.run(("update", heads), update)
 
     def measure(self, batches: Iterable[DeviceBatch]) -> Tensor:
         self.pair_losses.zero_()
@@ -96,13 +112,16 @@ class PaddedSteps(Steps):
         return self.pair_losses / count
 
     def _descend(self, buffers: PaddedBuffers, first: int, second: int) -> None:
+        self._backward(buffers, first, second)
+        self.optimiser.step()
+
+    def _backward(self, buffers: PaddedBuffers, first: int, second: int) -> None:
         with self.autocast():
             embeddings = self.encoder.encode_padded(buffers.views)
             projected = self.heads(embeddings[0], first), self.heads(embeddings[1], second)
         loss = self.objective(*(each.float() for each in projected))
         self.optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        self.optimiser.step()
         self.loss_sum += loss.detach() * buffers.graphs.numel()
         self.finite_steps += self.loss_sum.isfinite()
 
