@@ -21,6 +21,7 @@ from joao.core.padded import stack_views
 from joao.core.randomness import temporary_seed
 from joao.data import read
 from joao.data.features import Features, make_store
+from joao.data.shards.store import ShardStore
 from joao.encoders import Gin, MoleculeGin, ResGcn
 from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.targets import KINDS, BinaryTargets, ClassTargets, NumberTargets
@@ -40,6 +41,7 @@ from joao.runs.trained import make_untrained
 from joao.training.device import make_fabric
 from joao.training.distributed.group import BatchShard, GradientExchange, ProcessGroup, _GatherRows, synced_batch_norms
 from joao.training.distributed.launch import find_process_layout, run_in_processes
+from joao.training.fast import feed
 from joao.training.fast.batches import CudaGraphRunner, PaddedStore
 from joao.training.finetune import Finetune, Finetuning
 from joao.training.model import calibrate
@@ -469,6 +471,22 @@ def test_replayed_steps_do_what_plain_steps_do(heads, objective, dataset, certai
         assert one[2] == other[2]
         assert one[0] == pytest.approx(other[0], rel=2e-3)
         torch.testing.assert_close(torch.tensor(one[1]), torch.tensor(other[1]), rtol=2e-3, atol=2e-3)
+
+
+def test_shards_are_replayed_as_graphs_on_the_card(dataset, as_shards, monkeypatch):
+    monkeypatch.setattr(feed, "CHUNK_BYTES", 60_000)  # several chunks, read and copied while others are replayed
+    features = Features.from_dataset(dataset)
+    results = []
+    for store in (make_store(dataset, features), ShardStore(as_shards(dataset), features)):
+        recipe = make_recipe({"training": {"epochs": 10, "batch_size": 16, "update_every": 5, "update_batches": 2}})
+        training = Pretraining(store, build_method(recipe, store), recipe.training, make_fabric("cuda", "32-true"))
+        assert training.is_fast
+        results.append([(each.loss, each.pair_losses) for each in training.run()])
+    assert len(training.steps.buffers.feed.rooms) == 2
+    assert len(training.steps.buffers.feed._chunks([*torch.arange(188).split(16)])) > 4
+    for one, other in zip(*results, strict=True):
+        assert one[0] == pytest.approx(other[0], rel=1e-4)
+        torch.testing.assert_close(torch.tensor(one[1]), torch.tensor(other[1]), rtol=1e-3, atol=1e-3)
 
 
 def test_every_replay_draws_anew_and_equal_seeds_draw_alike(dataset):

@@ -1,5 +1,6 @@
 import math
 import sys
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
@@ -24,9 +25,12 @@ def buffers(store):
 
 def test_capacity_fits_usual_batches_and_at_most_the_largest_graphs():
     sizes = torch.tensor([10, 12, 14, 8, 16, 12] * 50)
-    assert buffer_capacity(sizes, 100) == math.ceil(100 * sizes.double().mean() + 40 * sizes.double().std(correction=0))
-    assert buffer_capacity(sizes, 2) == 32
-    assert buffer_capacity(torch.tensor([5, 5, 5]), 3) == 15
+    counts = Counter(sizes.tolist())
+    usual = math.ceil(100 * sizes.double().mean() + 40 * sizes.double().std(correction=0))
+    assert buffer_capacity(counts, 100) == usual
+    assert buffer_capacity(counts, 2) == 32
+    assert buffer_capacity(Counter({5: 3, 9: 1}), 2) == 14
+    assert buffer_capacity(Counter({5: 3}), 3) == 15
 
 
 def test_batches_fit_if_their_nodes_and_edges_do(buffers, store, generator):
@@ -42,7 +46,7 @@ def test_batches_fit_if_their_nodes_and_edges_do(buffers, store, generator):
     loaded = buffers.load(batches)
     for k, (batch, found) in enumerate(zip(batches, loaded, strict=True)):
         assert torch.equal(found.graphs, batch)
-        there_is = [buffer_capacity(torch.tensor(each), len(batch)) for each in sizes]
+        there_is = [buffer_capacity(Counter(each), len(batch)) for each in sizes]
         assert found.fits == (nodes[k] <= there_is[0] and edges[k] <= there_is[1])
 
 
@@ -51,7 +55,7 @@ def test_buffers_are_reused_and_refilled(buffers, store):
     for graphs in ([3, 17, 5, 0], [1, 2, 20, 9], [4, 4, 4, 8]):
         (loaded,) = buffers.load([torch.tensor(graphs)])
         assert loaded.fits
-        filled = buffers.fill(loaded.graphs)
+        filled = buffers.fill(loaded)
         first = first or filled
         assert filled is first  # recordings read and write the same tensors again
         found, expected = filled.batch.compact(), store.batch(loaded.graphs)
@@ -62,15 +66,15 @@ def test_buffers_are_reused_and_refilled(buffers, store):
 
 def test_each_number_of_graphs_has_its_own_buffers(buffers):
     loaded = buffers.load([torch.tensor([3, 17, 5]), torch.tensor([2, 1])])
-    three, two = (buffers.fill(each.graphs) for each in loaded)
+    three, two = (buffers.fill(each) for each in loaded)
     assert (three.batch.num_graphs, two.batch.num_graphs) == (3, 2)
     assert three.graphs.tolist() == [3, 17, 5]
-    assert buffers.fill(loaded[0].graphs) is three
+    assert buffers.fill(loaded[0]) is three
 
 
 def test_a_view_is_written_to_its_side_only(buffers, generator):
     (loaded,) = buffers.load([torch.tensor([6, 17, 5, 8])])
-    filled, pool = buffers.fill(loaded.graphs), [NodeDrop(0.5), EdgePerturb(0.5)]
+    filled, pool = buffers.fill(loaded), [NodeDrop(0.5), EdgePerturb(0.5)]
     buffers.draw_view(filled, 0, 0, pool, generator(3))
     buffers.draw_view(filled, 1, 1, pool, generator(4))
     for side, (augmentation, seed) in enumerate(zip(pool, (3, 4), strict=True)):
@@ -85,7 +89,7 @@ def test_a_view_is_written_to_its_side_only(buffers, generator):
 def test_views_change_when_buffers_are_refilled(buffers, store, generator):
     for graphs in ([3, 17, 5], [1, 12, 20]):
         (loaded,) = buffers.load([torch.tensor(graphs)])
-        filled = buffers.fill(loaded.graphs)
+        filled = buffers.fill(loaded)
         buffers.draw_view(filled, 0, 0, [Identity()], generator())
         expected = store.batch(loaded.graphs)
         assert torch.equal(filled.views.x[0][filled.views.keep[0]], expected.x)

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from statistics import mean
 
 import pytest
 import torch
@@ -95,7 +96,7 @@ def test_the_fast_path_resumes_exactly(make_method, make_training):
 
 @pytest.mark.parametrize("heads", HEADS)
 def test_batches_that_do_not_fit_take_eager_steps(make_method, make_training, certain_pool, heads, monkeypatch):
-    monkeypatch.setattr(batches, "buffer_capacity", lambda sizes, count: int(sizes.double().mean() * count))
+    monkeypatch.setattr(batches, "buffer_capacity", lambda sizes, count: int(mean(sizes.elements()) * count))
     settings = {"epochs": 4, "learning_rate": 1e-5, "update_batches": 3}
     plain, fast = (
         make_training(make_method(heads, pool=certain_pool), fast=fast, **settings) for fast in (False, True)

@@ -1,5 +1,6 @@
 import copy
 from dataclasses import dataclass, field, replace
+from statistics import mean
 
 import hypothesis.strategies as st
 import numpy as np
@@ -113,7 +114,7 @@ def test_fast_steps_use_the_same_augmentations(make, encoder, certain_pool):
 
 def test_batches_that_do_not_fit_take_eager_steps(make, monkeypatch):
     expected = make(fast=False, learning_rate=1e-5).fit(TRAIN, VALIDATION)
-    monkeypatch.setattr(batches, "buffer_capacity", lambda sizes, count: int(sizes.double().mean() * count))
+    monkeypatch.setattr(batches, "buffer_capacity", lambda sizes, count: int(mean(sizes.elements()) * count))
     fitting, eager = make(fast=True, learning_rate=1e-5), []
     monkeypatch.setattr(fitting, "train", lambda *each: eager.append(each) or Finetuning.train(fitting, *each))
     found = fitting.fit(TRAIN, VALIDATION)

@@ -140,8 +140,8 @@ class Pretraining:
                 fast = False
         # Each loss needs two graphs.
         self.sampler = BatchSampler(len(store), schedule.batch_size, store.block, least=2 * self.num_losses)
-        parts = self.store, method, self.pool, schedule.pair_per, self.fabric
-        obstacle = find_compiled_obstacle(*parts)
+        parts = method, self.pool, schedule.pair_per, self.fabric
+        obstacle = find_compiled_obstacle(self.store, *parts)
         if compiled and obstacle:
             raise UserError(f"training: needs the compiled core, but {obstacle}. Start a new run on the plain path.")
         self.is_fast = self.is_compiled = fast is not False and compiled is not False and not obstacle

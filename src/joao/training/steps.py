@@ -144,7 +144,7 @@ class Steps(ABC):
     finite_steps: Tensor
 
     @abstractmethod
-    def load(self, batches: Sequence[Tensor]) -> list[Any]:
+    def load(self, batches: Sequence[Tensor]) -> Iterable[Any]:
         """Move batches (indices of graphs on the CPU) to the device, in the form that the other methods take."""
 
     @abstractmethod

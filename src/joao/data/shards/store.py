@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from joao.core.graphs import GraphBatch, Store
+from joao.core.graphs import GraphBatch, GraphStore, Store
 from joao.data.dataset import sizes_to_offsets
-from joao.data.features import Features
+from joao.data.features import Features, make_store
 from joao.data.shards.shards import Shards
 
 # Number of graphs that are read together; 4,096 molecules take half a megabyte.
@@ -74,6 +74,12 @@ class ShardStore(Store):
         known = {"nodes_per_graph": nodes, "first_node": dataset.first_node, "first_edge": first_edge}
         batch.__dict__.update({name: torch.from_numpy(value) for name, value in known.items()})  # cached properties
         return batch
+
+    def graphs(self, graphs: Tensor) -> GraphStore:
+        """Read the graphs numbered ``graphs`` ``(g,)``, in that order, into memory."""
+        wanted = graphs.numpy()
+        self._prefetch(wanted)
+        return make_store(self.shards.graphs(wanted), self.features)
 
     def _prefetch(self, graphs: NDArray[np.int64]) -> None:
         """Prefetch the blocks of ``graphs`` that were not prefetched recently: more of their graphs will follow."""

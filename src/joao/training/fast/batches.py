@@ -8,9 +8,11 @@ buffers that are refilled in place, and are assembled on the device.
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,6 +29,8 @@ from joao.kernels.graph_ops import copy_graphs
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
+
+    from joao.training.fast.feed import ShardFeed
 
 
 class CudaGraphRunner:
@@ -104,6 +108,23 @@ class PaddedStore:
         reverse = torch.argsort(store.source + shift, stable=True) - take_rows(store.first_edge, graph_of_edge)
         self.reverse_edge = F.pad(reverse, (0, 1))
 
+    def make_room(self, num_nodes: int, num_edges: int) -> PaddedStore:
+        """Return a store with room for as many nodes and edges of other graphs, see :meth:`copy_`."""
+        room = copy.copy(self)
+        for name, value in self._tensors():
+            rows = num_edges + 1 if name in ("source", "target", "reverse_edge", "edge_attr") else num_nodes + 1
+            kind = {"x": torch.float32, "edge_attr": torch.float32}.get(name, torch.long)
+            setattr(room, name, torch.zeros(rows, *value.shape[1:], dtype=kind, device=value.device))
+        return room
+
+    def copy_(self, other: PaddedStore) -> None:
+        """Overwrite the graphs by those of ``other``."""
+        for name, value in other._tensors():
+            getattr(self, name)[: len(value)].copy_(value, non_blocking=True)
+
+    def _tensors(self) -> list[tuple[str, Tensor]]:
+        return [(name, value) for name, value in vars(self).items() if isinstance(value, Tensor)]
+
     def batch(self, graphs: Tensor, num_nodes: int, num_edges: int) -> PaddedBatch:
         """Allocate a batch and fill it with ``graphs`` ``(g,)``.
 
@@ -140,10 +161,18 @@ class PaddedStore:
 
 
 class DeviceBatch(NamedTuple):
-    """Indices of the graphs of a batch ``(B,)`` on the device, and whether they fit into the buffers."""
+    """A batch before it is assembled.
+
+    Attributes:
+        graphs: ``(B,)`` indices of the graphs.
+        fits: whether they fit into the buffers.
+        store, rows: the graphs on the device, and ``(B,)`` where the batch is among them; None if it does not fit.
+    """
 
     graphs: Tensor
     fits: bool
+    store: PaddedStore | None
+    rows: Tensor
 
 
 class PaddedBuffers(NamedTuple):
@@ -157,39 +186,55 @@ class PaddedBuffers(NamedTuple):
 class BufferPool:
     """Buffers for each number of graphs in a batch, with ``num_views`` views, allocated when first needed."""
 
-    def __init__(self, store: GraphStore, num_views: int, runner: CudaGraphRunner) -> None:
-        self.store, self.num_views, self.runner = PaddedStore(store), num_views, runner
-        # The sizes are needed on the host, where it is decided which batches fit.
-        self.sizes = store.first_node.diff().cpu(), store.first_edge.diff().cpu()
+    def __init__(self, store: GraphStore | ShardFeed, num_views: int, runner: CudaGraphRunner) -> None:
+        self.num_views, self.runner = num_views, runner
+        self.feed = None if isinstance(store, GraphStore) else store
+        if isinstance(store, GraphStore):
+            self.store = PaddedStore(store)
+            # The sizes are needed on the host, where it is decided which batches fit.
+            self.sizes = store.first_node.diff().cpu(), store.first_edge.diff().cpu()
+            self.size_counts = Counter(self.sizes[0].tolist()), Counter(self.sizes[1].tolist())
+        else:
+            self.size_counts = store.count_sizes()
         self.capacities: dict[int, tuple[int, int]] = {}
         self.buffers: dict[int, PaddedBuffers] = {}
 
-    def load(self, batches: Sequence[Tensor]) -> list[DeviceBatch]:
-        """Move batches (indices of graphs on the CPU) to the device, all in one transfer."""
+    def load(self, batches: Sequence[Tensor]) -> Iterable[DeviceBatch]:
+        """Move batches (indices of graphs on the CPU) to the device: in one transfer, or from shards when needed."""
         fits = [self._fits(graphs) for graphs in batches]
+        if self.feed is not None:
+            return self._load_from_shards(batches, fits)
         indices = torch.cat(list(batches)).to(self.store.x.device)
         on_device = torch.split(indices, [graphs.numel() for graphs in batches])
-        return [DeviceBatch(*each) for each in zip(on_device, fits, strict=True)]
+        return [DeviceBatch(graphs, fit, self.store, graphs) for graphs, fit in zip(on_device, fits, strict=True)]
+
+    def _load_from_shards(self, batches: Sequence[Tensor], fits: Sequence[bool]) -> Iterator[DeviceBatch]:
+        assert self.feed is not None
+        fed = self.feed.feed([graphs for graphs, fit in zip(batches, fits, strict=True) if fit])
+        for graphs, fit in zip(batches, fits, strict=True):
+            yield DeviceBatch(graphs, fit, *(next(fed) if fit else (None, graphs)))
 
     def _fits(self, graphs: Tensor) -> bool:
         count = graphs.numel()
         if count not in self.capacities:
-            nodes, edges = (buffer_capacity(each, count) for each in self.sizes)
+            nodes, edges = (buffer_capacity(each, count) for each in self.size_counts)
             self.capacities[count] = nodes, edges
-        capacities = self.capacities[count]
-        return all(int(each[graphs].sum()) <= most for each, most in zip(self.sizes, capacities, strict=True))
+        sizes = [each[graphs] for each in self.sizes] if self.feed is None else self.feed.sizes(graphs)
+        return all(int(each.sum()) <= most for each, most in zip(sizes, self.capacities[count], strict=True))
 
-    def fill(self, graphs: Tensor) -> PaddedBuffers:
-        """Return the buffers for as many graphs, filled with ``graphs``, which must fit."""
-        size = graphs.numel()
+    def fill(self, batch: DeviceBatch) -> PaddedBuffers:
+        """Return the buffers for as many graphs, filled with those of ``batch``, which must fit."""
+        size, store = batch.graphs.numel(), batch.store
+        assert store is not None  # it fits
         if size not in self.buffers:
-            own = graphs.clone()
+            own = batch.rows.clone()
             num_nodes, num_edges = self.capacities[size]
-            batch = self.store.batch(own, num_nodes + 1, num_edges)
-            self.buffers[size] = PaddedBuffers(own, batch, stack_views([batch] * self.num_views))
+            padded = store.batch(own, num_nodes + 1, num_edges)
+            self.buffers[size] = PaddedBuffers(own, padded, stack_views([padded] * self.num_views))
         buffers = self.buffers[size]
-        buffers.graphs.copy_(graphs)
-        self.runner.run(("batch", size), lambda: self.store.fill(buffers.batch, buffers.graphs))
+        buffers.graphs.copy_(batch.rows)
+        # A CUDA graph is tied to the store that it copies from.
+        self.runner.run(("batch", size, id(store)), lambda: store.fill(buffers.batch, buffers.graphs))
         return buffers
 
     def draw_view(
@@ -211,8 +256,8 @@ class BufferPool:
         self.runner.run(("view", buffers.graphs.numel(), side, index), draw)
 
 
-def buffer_capacity(sizes: Tensor, count: int) -> int:
-    r"""Compute the capacity of a buffer for the nodes or edges of ``count`` random graphs of all ``sizes`` ``(G,)``.
+def buffer_capacity(sizes: Counter[int], count: int) -> int:
+    r"""Compute the capacity of a buffer for the nodes or edges of ``count`` random graphs, from all graphs by size.
 
     .. math:: b \bar n + 4 \sqrt{b} \, \sigma_n
 
@@ -220,9 +265,16 @@ def buffer_capacity(sizes: Tensor, count: int) -> int:
     the largest :math:`b` graphs. It depends on the data only, so that neither seed nor length of a training changes the
     shapes and with them the random draws.
     """
-    most = int(sizes.sort(descending=True).values[:count].sum())
-    numbers = sizes.double()
-    return min(most, math.ceil(count * float(numbers.mean()) + 4 * math.sqrt(count) * float(numbers.std(correction=0))))
+    most, left = 0, count
+    for size in sorted(sizes, reverse=True):
+        taken = min(left, sizes[size])
+        most, left = most + taken * size, left - taken
+    # Integers are exact, so that graphs in memory and in shards give the same.
+    total = sum(size * graphs for size, graphs in sizes.items())
+    squares = sum(size * size * graphs for size, graphs in sizes.items())
+    graphs = sizes.total()
+    deviation = math.sqrt((graphs * squares - total**2) / graphs**2)
+    return min(most, math.ceil(count * (total / graphs) + 4 * math.sqrt(count) * deviation))
 
 
 def drop_unused_edge_attr(encoder: Encoder, store: GraphStore) -> GraphStore:

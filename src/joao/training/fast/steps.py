@@ -10,8 +10,9 @@ from torch import Tensor
 
 from joao.augmentations.base import Augmentation, PaddedAugmentation
 from joao.config.builder import Method
-from joao.core.graphs import GraphStore, Store
+from joao.core.graphs import GraphStore
 from joao.core.padded import stack_views
+from joao.data.shards.store import ShardStore
 from joao.encoders.base import PaddedEncoder
 from joao.objectives import MomentumObjective, PairObjective
 from joao.training.fast.batches import (
@@ -22,6 +23,7 @@ from joao.training.fast.batches import (
     drop_unused_edge_attr,
     find_padding_obstacle,
 )
+from joao.training.fast.feed import ShardFeed
 from joao.training.model import preserve_buffers
 from joao.training.steps import PairSteps, Steps
 
@@ -31,13 +33,9 @@ if TYPE_CHECKING:
     from joao.training.finetune import Finetuning
 
 
-def find_fast_obstacle(
-    store: Store, method: Method, pool: Sequence[Augmentation], pair_per: str, fabric: Fabric
-) -> str:
+def find_fast_obstacle(method: Method, pool: Sequence[Augmentation], pair_per: str, fabric: Fabric) -> str:
     """Return why :class:`PaddedSteps` are impossible, or an empty string."""
     objective = method.objective
-    if not isinstance(store, GraphStore):
-        return "graphs in shards do not fit into the memory of the device"
     if isinstance(objective, MomentumObjective):
         return f"the objective {type(objective).__name__} has a momentum copy of the encoder"
     if not isinstance(objective, PairObjective) or not objective.static:
@@ -56,8 +54,7 @@ class PaddedSteps(Steps):
 
     def __init__(self, eager: PairSteps, method: Method, optimiser: torch.optim.Optimizer) -> None:
         store = eager.store
-        assert isinstance(store, GraphStore)  # find_fast_obstacle has checked both
-        assert isinstance(method.encoder, PaddedEncoder)
+        assert isinstance(method.encoder, PaddedEncoder)  # find_fast_obstacle has checked it
         self.eager, self.encoder, self.heads, self.objective = eager, method.encoder, method.heads, eager.objective
         self.pool = cast(Sequence[PaddedAugmentation], eager.pool)
         self.optimiser, self.autocast, self.exchange = optimiser, eager.fabric.autocast, eager.exchange
@@ -67,16 +64,20 @@ class PaddedSteps(Steps):
         self.runner = CudaGraphRunner(store.device, [self.views_generator, self.evaluation_generator])
         self.loss_sum, self.finite_steps = eager.loss_sum, eager.finite_steps
         self.pair_losses = torch.zeros(len(self.pool), len(self.pool), device=store.device)
-        self.buffers = BufferPool(drop_unused_edge_attr(method.encoder, store), 2, self.runner)
+        if isinstance(store, ShardStore):
+            graphs: GraphStore | ShardFeed = ShardFeed(store, method.encoder.uses_edge_attr)
+        else:
+            graphs = drop_unused_edge_attr(method.encoder, cast(GraphStore, store))
+        self.buffers = BufferPool(graphs, 2, self.runner)
 
-    def load(self, batches: Sequence[Tensor]) -> list[DeviceBatch]:
+    def load(self, batches: Sequence[Tensor]) -> Iterable[DeviceBatch]:
         return self.buffers.load(batches)
 
     def train(self, batch: DeviceBatch, pairs: Tensor) -> None:
         if not batch.fits:
             self.eager.train(batch.graphs, pairs)
             return
-        buffers, size = self.buffers.fill(batch.graphs), batch.graphs.numel()
+        buffers, size = self.buffers.fill(batch), batch.graphs.numel()
         first, second = pairs[0].tolist()
         for side, index in enumerate((first, second)):
             self.buffers.draw_view(buffers, side, index, self.pool, self.views_generator)
@@ -105,7 +106,7 @@ class PaddedSteps(Steps):
         for batch in batches:
             count += 1
             if batch.fits:
-                buffers, size = self.buffers.fill(batch.graphs), batch.graphs.numel()
+                buffers, size = self.buffers.fill(batch), batch.graphs.numel()
                 self.runner.run(("pair losses", size), lambda own=buffers: self._measure(own))  # type: ignore[misc]
             else:
                 self.pair_losses += self.eager.measure([batch.graphs])
@@ -152,7 +153,7 @@ class PaddedFinetuningSteps:
         store = drop_unused_edge_attr(finetuning.classifier.encoder, finetuning.store)
         self.buffers = BufferPool(store, 1, self.runner)
 
-    def load(self, batches: Sequence[Tensor]) -> list[DeviceBatch]:
+    def load(self, batches: Sequence[Tensor]) -> Iterable[DeviceBatch]:
         """Move batches (indices of graphs on the CPU) to the device."""
         return self.buffers.load(batches)
 
@@ -161,7 +162,7 @@ class PaddedFinetuningSteps:
         if not batch.fits:
             self.finetuning.train(batch.graphs, index)
             return
-        buffers = self.buffers.fill(batch.graphs)
+        buffers = self.buffers.fill(batch)
         self.buffers.draw_view(buffers, 0, index, self.pool, self.finetuning.views_generator)
         self.runner.run(("step", batch.graphs.numel()), lambda: self._descend(buffers))
 

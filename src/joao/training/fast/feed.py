@@ -1,0 +1,120 @@
+"""Graphs from shards on the fast path: those of the next batches are on the device, and the following are read ahead.
+
+The batches of an epoch are divided into *chunks* of consecutive batches. While the graphs of one chunk are trained on,
+a thread reads those of the next one and copies them to the device: on a GPU from pinned memory in a stream of its own.
+So the device holds two chunks, however many graphs there are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields, replace
+from typing import final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from joao.core.graphs import GraphStore
+from joao.data.shards.store import ShardStore
+from joao.training.fast.batches import PaddedStore
+
+CHUNK_BYTES = 1 << 27  # on the device, for the nodes and as much for the edges of a chunk
+FIRST_CHUNK = 8  # the first chunk, for which training waits, has an eighth of the size; the next ones double it
+_COUNTED = 1 << 20  # graphs whose sizes are read at once
+
+
+@final
+class ShardFeed:
+    """Keep the graphs of a chunk of batches on the device of ``store``."""
+
+    def __init__(self, store: ShardStore, with_edge_attr: bool) -> None:
+        self.reader, self.device, self.with_edge_attr = store.to("cpu"), store.device, with_edge_attr
+        self.stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        # CUDA graphs read from these tensors, so they stay. Training and measuring pairs may take turns.
+        self.rooms: list[PaddedStore] = []
+        self.free_rooms: list[PaddedStore] = []
+
+    def sizes(self, graphs: Tensor) -> tuple[Tensor, Tensor]:
+        """Numbers of nodes and of directed edges of ``graphs``."""
+        nodes, edges = self.reader.shards.sizes(graphs.numpy())
+        return torch.from_numpy(nodes), torch.from_numpy(edges)
+
+    def count_sizes(self) -> tuple[Counter[int], Counter[int]]:
+        """Number of graphs by number of nodes and by number of directed edges."""
+        found: tuple[Counter[int], Counter[int]] = (Counter(), Counter())
+        for start in range(0, len(self.reader), _COUNTED):
+            sizes = self.reader.shards.sizes(np.arange(start, min(start + _COUNTED, len(self.reader))))
+            for counter, each in zip(found, sizes, strict=True):
+                values, counts = np.unique(each, return_counts=True)
+                counter.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
+        return found
+
+    def feed(self, batches: Sequence[Tensor]) -> Iterator[tuple[PaddedStore, Tensor]]:
+        """Yield a store on the device for each batch, and the numbers of its graphs there."""
+        chunks = self._chunks(batches)
+        room = self.free_rooms.pop() if self.free_rooms else None
+        with ThreadPoolExecutor(1, "joao-shards") as thread:
+            coming = thread.submit(self._read, chunks[0]) if chunks else None
+            try:
+                for number, chunk in enumerate(chunks, 1):
+                    assert coming is not None
+                    room = self._move(coming.result(), room)
+                    coming = thread.submit(self._read, chunks[number]) if number < len(chunks) else None
+                    rows = torch.arange(sum(map(len, chunk)), device=self.device)
+                    for own in torch.split(rows, [*map(len, chunk)]):
+                        yield room, own
+            finally:
+                if room is not None:
+                    self.free_rooms.append(room)
+
+    def _limits(self) -> tuple[int, int]:
+        """Nodes and directed edges of a chunk: four bytes per feature, and three offsets of eight bytes."""
+        features = self.reader.num_features, self.reader.num_edge_features
+        nodes, edges = (CHUNK_BYTES // (4 * each + 24) for each in features)
+        return nodes, edges
+
+    def _chunks(self, batches: Sequence[Tensor]) -> list[list[Tensor]]:
+        """Divide batches into chunks within the limits, of at least one batch each."""
+        chunks: list[list[Tensor]] = []
+        used = (0, 0)
+        for batch in batches:
+            own = [int(each.sum()) for each in self.sizes(batch)]
+            part = max(1, FIRST_CHUNK >> max(0, len(chunks) - 1))
+            fits = all(a + b <= most // part for a, b, most in zip(used, own, self._limits(), strict=True))
+            if not chunks or not fits:
+                chunks.append([])
+                used = (0, 0)
+            chunks[-1].append(batch)
+            used = (used[0] + own[0], used[1] + own[1])
+        return chunks
+
+    def _read(self, chunk: Sequence[Tensor]) -> PaddedStore:
+        """Read the graphs of a chunk, and copy them to the device; runs in the thread."""
+        store = self.reader.graphs(torch.cat(list(chunk)))
+        if not self.with_edge_attr:
+            store = replace(store, edge_attr=None)
+        if self.stream is None:
+            return PaddedStore(store)
+        with torch.cuda.stream(self.stream):
+            found = {each.name: getattr(store, each.name) for each in fields(store)}
+            pinned = {name: value.pin_memory() for name, value in found.items() if value is not None}
+            return PaddedStore(GraphStore(**{name: v.to(self.device, non_blocking=True) for name, v in pinned.items()}))
+
+    def _move(self, ready: PaddedStore, room: PaddedStore | None) -> PaddedStore:
+        """Copy a chunk to the room that CUDA graphs read from, or to a new one if there is none or it is too small."""
+        sizes = len(ready.x), len(ready.source)
+        if room is None or len(room.x) < sizes[0] or len(room.source) < sizes[1]:
+            facts = self.reader.shards.facts
+            room = ready.make_room(*map(max, sizes, self._limits()))
+            room.most_nodes, room.most_edges = facts.most_nodes, 2 * facts.most_edges
+            self.rooms.append(room)
+        if self.stream is not None:
+            torch.cuda.current_stream().wait_stream(self.stream)
+        room.copy_(ready)
+        if self.stream is not None:
+            # The memory of ``ready`` belongs to the stream, which may use it again only after this copy.
+            self.stream.wait_stream(torch.cuda.current_stream())
+        return room
