@@ -119,7 +119,7 @@ def test_every_cell_of_the_shipped_table_says_everything():
         assert recipe.data == cell.dataset
         assert recipe.training.seed == cell.seed
         said = {key: set(value) for key, value in written.items() if isinstance(value, dict)}
-        assert said["training"] == {each.name for each in dataclasses.fields(Schedule)}
+        assert said["training"] == {each.name for each in dataclasses.fields(Schedule)} - {"negatives"}  # a later one
         for family in CATALOGUES:
             options = getattr(recipe, family).options
             assert said[family] == {"name", *(key for key, value in options.items() if value is not None)}
