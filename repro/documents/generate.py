@@ -24,6 +24,7 @@ from repro.studies import (
     compiled_core,
     controls,
     coverage,
+    criteria,
     defaults,
     embedding,
     epochs,
@@ -82,6 +83,13 @@ _ONE_RECORD: dict[str, Callable[..., str]] = {
     "shards": shards.page,
     "strengths": strengths.page,
 }
+
+
+def headroom_page() -> str:
+    records, judged = (sweep.record_file(RECORDS / f"{name}.jsonl").read() for name in ("headroom", "criteria"))
+    return f"{headroom.page(records)}\n{criteria.section(judged, records)}"
+
+
 _TABLES: dict[str, Callable[[], str]] = {
     "benchmarks/tables": benchmark_tables.page,
     "controls": lambda: controls.page(controls.read_all()),
@@ -92,7 +100,7 @@ _TABLES: dict[str, Callable[[], str]] = {
     "embedding": lambda: embedding.page(sweep.record_file(RECORDS / "embedding.jsonl").read()),
     "molecule-tables": lambda: molecule_tables.page(sweep.record_file(RECORDS / "molecule-tables.jsonl").read()),
     "molecule-pairs": lambda: molecule_pairs.page(sweep.record_file(RECORDS / "molecule-pairs.jsonl").read()),
-    "headroom": lambda: headroom.page(sweep.record_file(RECORDS / "headroom.jsonl").read()),
+    "headroom": headroom_page,
     "learned-table": learned_table.page,
     "remade": lambda: remade.page(read_remade(RECORDS)),
     "what-changed": what_changed.page,

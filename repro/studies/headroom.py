@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -122,16 +122,25 @@ def oracle(scores: Scores) -> tuple[float, float, list[str]]:
     return float(np.mean(best)), float(np.mean(uniform)), names
 
 
-def by_effective_rank(records: Sequence[Mapping[str, Any]], dataset: str, scores: Scores) -> tuple[float, float, str]:
-    """Gain over uniform and over a random arm of the arm with the largest mean effective rank, and its name."""
-    ranks: dict[tuple[str, float], list[float]] = defaultdict(list)
+def mean_by_arm(
+    records: Sequence[Mapping[str, Any]], dataset: str, value: Callable[[Mapping[str, Any]], float]
+) -> dict[tuple[str, float], float]:
+    """Mean over seeds of a value of the records of each arm, in the order of the study."""
+    found: dict[tuple[str, float], list[float]] = {
+        (cell.arm, cell.strength): [] for cell in cells([dataset], 1) if cell.arm not in POLICIES
+    }
     for record in records:
         cell = record["cell"]
         if cell["dataset"] == dataset and cell["arm"] not in POLICIES:
-            ranks[cell["arm"], cell["strength"]].append(record["effective rank"])
-    chosen = max(ranks, key=lambda arm: float(np.mean(ranks[arm])))
+            found[cell["arm"], cell["strength"]].append(value(record))
+    return {arm: float(np.mean(values)) for arm, values in found.items()}
+
+
+def gains_of_choice(scores: Scores, criterion: Mapping[tuple[str, float], float]) -> tuple[float, float, str]:
+    """Gain over uniform and over a random arm of the arm with the largest value of a criterion, and its name."""
+    chosen = max(criterion, key=lambda arm: criterion[arm])
     accuracy = float(scores[chosen].mean())
-    random = float(np.mean([scores[arm].mean() for arm in ranks]))
+    random = float(np.mean([scores[arm].mean() for arm in criterion]))
     return accuracy - float(scores["uniform", 0.2].mean()), accuracy - random, f"{chosen[0]} {chosen[1]}"
 
 
@@ -145,7 +154,8 @@ def results(records: Sequence[Mapping[str, Any]]) -> tuple[list[list[str]], dict
         best, uniform, names = oracle(scores)
         random = float(np.mean([values.mean() for arm, values in scores.items() if arm[0] not in POLICIES]))
         means = {policy: float(scores[policy, 0.2].mean()) for policy in POLICIES}
-        over_uniform, over_random, by_rank = by_effective_rank(records, dataset, scores)
+        ranks = mean_by_arm(records, dataset, lambda record: record["effective rank"])
+        over_uniform, over_random, by_rank = gains_of_choice(scores, ranks)
         gains["oracle (labels)"].append(best - uniform)
         gains["largest effective rank"].append(over_uniform)
         gains["largest effective rank, over a random arm"].append(over_random)

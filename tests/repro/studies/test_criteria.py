@@ -1,9 +1,13 @@
 """Criteria without labels: closed forms on tiny embeddings."""
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 
+from repro.studies import criteria, headroom
 from repro.studies.criteria import alignment_and_uniformity, hold_out, probe
+from repro.studies.sweep import SETS
 
 CORNERS = np.array([[1.0, 1], [1, -1], [-1, 1], [-1, -1]])  # mean 0 and deviation 1 in both columns
 
@@ -42,3 +46,33 @@ def test_isomorphic_graphs_are_held_out_together():
     assert mask.sum() == 20
     assert (mask[::2] == mask[1::2]).all()
     assert not np.array_equal(mask, hold_out(groups, 1))
+
+
+def make_records(good, best_by_probe):
+    """Records in which the arm ``good`` of every set is 2 points (and a little by set) better than all others."""
+    scored, judged = [], []
+    for cell in headroom.cells(SETS, 5):
+        gain = (0.02 + 1e-3 * SETS.index(cell.dataset)) * ((cell.arm, cell.strength) == good)
+        scored.append({"cell": asdict(cell), "accuracies": [0.5 + gain] * 10, "effective rank": 1.0 + cell.strength})
+    for cell in criteria.cells(SETS, criteria.SEEDS):
+        values = {"alignment": 0.0, "uniformity": float(cell.strength), "effective rank": float(cell.strength)}
+        judged.append({"cell": asdict(cell), **values, "probe": float((cell.arm, cell.strength) == best_by_probe)})
+    return judged, scored
+
+
+def gains(judged, scored):
+    lines = [line.strip("| ").split(" | ") for line in criteria.section(judged, scored).splitlines()]
+    return {line[0]: [float(each.split()[0]) for each in line[1:]] for line in lines if line[0] in criteria.CRITERIA}
+
+
+def test_first_criterion_that_finds_the_good_arm_is_adopted():
+    good = ("subgraph+identity", 0.3)
+    found = gains(*make_records(good, best_by_probe=good))
+    assert found["probe of WL histograms"] == pytest.approx([2.25, 2.25 * 41 / 42], abs=0.01)
+    assert found["alignment + uniformity"] == pytest.approx([0.0, -2.25 / 42], abs=0.01)  # smaller is better: 0.1
+    assert "*probe of WL histograms* becomes a policy" in criteria.section(*make_records(good, best_by_probe=good))
+
+
+def test_no_decision_before_all_pretrainings_are_finished():
+    judged, scored = make_records(("subgraph+identity", 0.3), ("subgraph+identity", 0.3))
+    assert "1 pre-trainings are missing" in criteria.section(judged[1:], scored)
