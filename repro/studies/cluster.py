@@ -363,7 +363,7 @@ def page(record: dict[str, Any]) -> str:
             f"{memory_line(record)}.",
             memory_table(record),
             "## Speed",
-            f"`joao embed --pretrained molecules` of {record['speed']['ways']['local, 1 process'][0]['rows']:,.0f} SMILES of ZINC, medians of "
+            f"`joao embed molecules` of {record['speed']['ways']['local, 1 process'][0]['rows']:,.0f} SMILES of ZINC, medians of "
             f"{len(record['speed']['ways']['local, 1 process'])} runs in turn, without the start of the processes. "
             f"Other programs used the machine (load {record['speed']['load']:.1f}). Ray's services are counted apart: {load:.3f} CPU seconds per second.",
             speed_table(record),

@@ -61,18 +61,22 @@ def test_finetune_and_predict_accept_an_export(joao, model, mutag_tuned, tmp_pat
 
 def test_bundled_models(joao, model, mutag_run, tmp_path, monkeypatch):
     monkeypatch.setattr(shipping, "PRETRAINED", tmp_path)
-    outcome = joao("embed", "--pretrained", "model", "MUTAG", "--out", "bundled.csv", "--device", "cpu")
-    assert (outcome.code, outcome.err) == (0, "")
     assert joao("embed", mutag_run, "MUTAG", "--out", "run.csv", "--device", "cpu").code == 0
-    assert (tmp_path / "bundled.csv").read_bytes() == (tmp_path / "run.csv").read_bytes()
+    for number, words in enumerate((("model", "MUTAG"), ("--pretrained", "model", "MUTAG"))):
+        outcome = joao("embed", *words, "--out", f"{number}.csv", "--device", "cpu")
+        assert (outcome.code, outcome.err) == (0, "")
+        assert (tmp_path / f"{number}.csv").read_bytes() == (tmp_path / "run.csv").read_bytes()
+    assert joao("export", "model", "--out", "again.safetensors").code == 0
+    assert (tmp_path / "again.safetensors").read_bytes() == model.read_bytes()
+    assert joao("report", "model", "MUTAG", "--out", "report.html").code == 0
 
 
 def test_invalid_arguments_of_embed(joao, mutag_run, tmp_path, monkeypatch):
     monkeypatch.setattr(shipping, "PRETRAINED", tmp_path)
     for arguments, values in (
-        (("--pretrained", "molecules", "MUTAG"), ["'molecules'"]),
-        (("--pretrained", "molecules", mutag_run, "MUTAG"), ["--pretrained"]),
-        (("MUTAG",), ["DATA", "--pretrained NAME"]),
+        (("molecules", "MUTAG"), ["molecules"]),
+        (("--pretrained", "molecules", mutag_run, "MUTAG"), ["RUN", "DATA"]),
+        (("MUTAG",), ["RUN", "DATA"]),
     ):
         assert_refused(joao("embed", *arguments, "--out", "e.csv"), *values)
 

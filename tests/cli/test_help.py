@@ -53,7 +53,7 @@ def test_lists_in_help_agree_with_the_registries():
     assert inputs.PRECISIONS == PRECISIONS
     assert_mentions(option("report", "--map").help, *MAP_KINDS)
     assert_mentions(option("pretrain", "--log").help, *LOG_FOLDERS)
-    assert_mentions(COMMANDS["export"].help, *(f"--pretrained {name}" for name in bundled_models()))
+    assert_mentions(COMMANDS["export"].help, *(f"joao embed {name}" for name in bundled_models()))
     for command in ("data", "pretrain"):
         assert_mentions(COMMANDS[command].help, *FORMATS)
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 def embed(
     out: Path = Option(..., help="Folder of Parquet parts (no suffix), or new file (.csv, .npz or .parquet)."),
-    run: Path | None = Argument(None, metavar="RUN", help="A finished run or its export."),
+    run: Path = inputs.MODEL,
     source: str | None = Argument(None, metavar="DATA", help="Name or path of the graphs."),
-    pretrained: str | None = Option(None, metavar="NAME", help="Use a model that comes with joao instead of RUN."),
+    pretrained: str | None = Option(None, hidden=True),  # 'embed --pretrained NAME DATA' of earlier versions
     beside: str | None = Option(
         None, "--with", metavar="NAMES", help="Also write rows of baselines, such as wl or wl,ldp, fitted on DATA."
     ),
@@ -40,7 +40,10 @@ def embed(
     is for any number of rows: the data are read in blocks, several processes or a Ray cluster write one part each, and
     the same command continues after an interruption. DATA may then also be a folder of tables.
     """
-    run, source = _model_and_data(run, source, pretrained)
+    if pretrained is not None and source is None:
+        run, source = Path(pretrained), str(run)
+    if source is None or pretrained not in (None, str(run)):
+        raise UserError("embed: expected RUN and DATA, for example 'joao embed molecules my.csv --out embeddings.csv'.")
     output = Output(quiet, as_json)
     if not out.suffix:
         if beside is not None:
@@ -52,9 +55,10 @@ def embed(
     failures = check_row_file(out)
     from joao.data import Dataset
     from joao.runs.result_files import embeddings_csv, embeddings_npz, embeddings_parquet
-    from joao.runs.trained import load_run
+    from joao.runs.trained import load_run, model_path
 
-    trained = load_run(run, device=device)
+    model = model_path(run)
+    trained, is_bundled = load_run(model, device=device), model != run
     baselines = _baselines(beside)
     columns = inputs.column_options(smiles, identifiers, tasks)
     found = inputs.open_data(source, data_root, output, columns, then=f"are left blank, see {failures}")
@@ -75,11 +79,11 @@ def embed(
     sizes += "".join(f", {quantity(width, 'columns')} of {name}" for name, width in widths.items())
     output.say(f"{out}: {sizes}{inputs.blank_rows(dataset)}.")
     data = inputs.source_words(source, columns, data_root)
-    if pretrained is None and trained.info.finetuned_on:
+    if trained.info.finetuned_on:
         output.suggest(f"predict {shell_quote(run)} {data}", Path("predictions.csv"))
-    elif pretrained is None and dataset.targets is not None:
+    elif dataset.targets is not None:
         output.suggest(f"finetune {shell_quote(run)} {data}", run.with_name(f"{run.stem}-finetuned"))
-    elif pretrained is None and inputs.can_evaluate(dataset):
+    elif not is_bundled and inputs.can_evaluate(dataset):
         output.suggest(f"evaluate {shell_quote(run)} {inputs.source_words(source, {}, data_root)}")
     else:
         output.say(f"Next, in Python: {python_command(out, 'embeddings')}")
@@ -159,21 +163,8 @@ def _baselines(names: str | None) -> dict[str, Baseline]:
     return {name: BASELINES[name]() for name in chosen}
 
 
-def _model_and_data(run: Path | None, source: str | None, pretrained: str | None) -> tuple[Path, str]:
-    """Model and data; with ``--pretrained NAME`` the first argument is the data."""
-    if pretrained is not None and run is not None and source is None:
-        from joao.runs.trained import bundled_model_path
-
-        return bundled_model_path(pretrained), str(run)
-    if pretrained is not None and source is not None:
-        raise UserError("embed: got both RUN and --pretrained. Remove one of them.")
-    if run is None or source is None:
-        raise UserError("embed: missing argument. Give RUN and DATA, or --pretrained NAME and DATA.")
-    return run, source
-
-
 def export(
-    run: Path = Argument(..., metavar="RUN", help="A finished run or its export."),
+    run: Path = inputs.MODEL,
     out: Path = Option(..., help="File to write, .safetensors; must not exist yet."),
     half: bool = inputs.flag("--half", "Store the encoder's matrices in half precision (half the size)."),
     quiet: inputs.Quiet = False,
@@ -181,12 +172,13 @@ def export(
 ) -> None:
     """Export a run to one file for sharing: weights, recipe and everything needed to use them; plus a model card.
 
-    A model for molecules comes with joao: see 'joao embed --pretrained molecules'.
+    A model for molecules comes with joao: 'joao embed molecules DATA --out FILE' uses it.
     """
     from joao.runs.export import export
+    from joao.runs.trained import model_path
 
     output = Output(quiet, as_json)
-    exported = export(run, out, half=half)
+    exported = export(model_path(run), out, half=half)
     file, card, size, change = exported.file, exported.card, exported.num_bytes, exported.half_change
     output.result({"file": str(file), "card": str(card), "bytes": size, "half_change": change})
     shown = f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.1f} kB"

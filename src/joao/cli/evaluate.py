@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    run: Path = Argument(..., metavar="RUN", help="A finished run or its export."),
+    run: Path = inputs.MODEL,
     source: str | None = Argument(None, metavar="DATA", help="Labelled graphs (default: the graphs of the run)."),
     out: Path | None = Option(None, show_default="RUN/evaluation.json", help="Record to write."),
     folds: int = Option(10, min=2, help="Folds of each partition."),
@@ -49,9 +49,9 @@ def evaluate(
         check_new_file(out)
     output = Output(quiet, as_json)
     from joao.runs.scoring import check_can_evaluate
-    from joao.runs.trained import load_run
+    from joao.runs.trained import load_run, model_path
 
-    trained = load_run(run, device=device)
+    trained = load_run(model_path(run), device=device)
     check_can_evaluate(trained)
     beside = run / "evaluation.json" if run.is_dir() else run.with_name(f"{run.stem}-evaluation.json")
     record_path = out or free_path(beside)

@@ -22,9 +22,7 @@ TASKS_SHOWN = 5
 
 
 def finetune(
-    run: Path = Argument(
-        ..., metavar="RUN", help="A finished run or its export, or 'molecules', the model of this package."
-    ),
+    run: Path = inputs.MODEL,
     source: str = Argument(..., metavar="DATA", help="Name or path of labelled graphs."),
     out: Path = Option(..., help="Folder to write; must not exist yet."),
     smiles: inputs.SmilesColumn = None,

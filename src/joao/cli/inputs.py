@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from typer import Option
+from typer import Argument, Option
 
 from joao.cli.output import Output, quantity, shell_quote
 from joao.core.errors import UserError
@@ -26,6 +26,9 @@ Command = TypeVar("Command", bound=Callable[..., None])
 PRECISIONS = ("32-true", "tf32", "bf16-mixed", "16-mixed")
 PRECISION_HELP = f"Numerical precision: {', '.join(PRECISIONS)}."
 
+MODEL: Any = Argument(
+    ..., metavar="RUN", help="A finished run or its export, or 'molecules', the model of this package."
+)
 DataRoot = Annotated[str | None, Option(envvar="JOAO_DATA", help="Folder in which data sets are looked up by name.")]
 SmilesColumn = Annotated[str | None, Option(metavar="COLUMN", help="SMILES column of a table (detected if not given).")]
 IdColumn = Annotated[

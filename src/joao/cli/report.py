@@ -21,7 +21,8 @@ def report(
     runs: list[Path] = Argument(
         ...,
         metavar="RUN... [DATA]",
-        help="Runs or their exports; several are compared. The last may be graphs to show (default: those of the run).",
+        help="Runs, their exports or 'molecules', the model of this package; several are compared. The last may be "
+        "graphs to show (default: those of the run).",
     ),
     out: Path = Option(Path("report.html"), help="HTML file to write; an older report is replaced."),
     kind: str = Option("pca", "--map", help="Projection of the embeddings: pca, tsne or umap (needs umap-learn)."),
@@ -40,6 +41,7 @@ def report(
     from joao.report.rendering import check_replaceable, render
     from joao.report.reported_run import check_map_kind, display_names, open_reported_run
     from joao.runs.folder import Run, is_run
+    from joao.runs.trained import model_path
 
     check_map_kind(kind)
     check_suffix(out, ".html", ".htm")
@@ -49,16 +51,16 @@ def report(
         return inputs.open_data(source, data_root, output, columns)
 
     reported, given = [], None
-    if len(runs) > 1 and not is_run(runs[-1]):
+    if len(runs) > 1 and not is_run(model_path(runs[-1])):
         *runs, source = runs
         for path in runs:
-            Run.open(path)  # an error in the name of a run is reported before the data are read
+            Run.open(model_path(path))  # an error in the name of a run is reported before the data are read
         try:
             given = inputs.read_data(str(source), data_root, output, {})
         except UserError as error:
             raise UserError(f"{source}: is neither a run nor graphs: {error}") from error
     for path, name in zip(runs, display_names(runs), strict=True):
-        run = open_reported_run(path, name, read, graphs, kind, given)
+        run = open_reported_run(model_path(path), name, read, graphs, kind, given)
         for reason in filter(None, dict.fromkeys([run.why_not_graphs, run.why_not_trained])):
             output.notice(f"{name}: no map of the embeddings. {reason}")
         reported.append(run)

@@ -34,7 +34,7 @@ from joao.objectives import Objective
 from joao.policies import POLICIES
 from joao.runs.logs import Logger, show_training
 from joao.runs.pretraining import pretrain
-from joao.runs.trained import TrainedEncoder, load_run
+from joao.runs.trained import TrainedEncoder, load_run, model_path
 from joao.training.metrics import EpochMetrics
 
 
@@ -248,7 +248,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
 
         It is frozen, see :meth:`fit`.
         """
-        trained = load_run(Path(folder), device=device, encoder=_custom_encoder(encoder))
+        trained = load_run(model_path(folder), device=device, encoder=_custom_encoder(encoder))
         recipe = trained.recipe
         loaded = cls(
             _find_method(recipe),
