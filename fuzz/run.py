@@ -22,9 +22,10 @@ from joao.core.provenance import machine, versions
 
 # fmt: off
 NAMES = (
-    "tu", "tu_zip", "jsonl", "edge_list", "graphml", "smiles_csv", "smi", "compressed", "packed", "packed_values",
-    "packed_as_it_is", "packed_xz", "shards", "shards_values", "ogb", "ogb_zip", "ppi", "ppi_as_it_is", "recipe", "run",
-    "finetuned_run", "exported", "exported_as_it_is", "report", "finetuned_report", "compare_record", "paper_record",
+    "tu", "tu_zip", "jsonl", "edge_list", "graphml", "smiles_csv", "smi", "sdf", "compressed", "packed",
+    "packed_values", "packed_as_it_is", "packed_xz", "shards", "shards_values", "ogb", "ogb_zip", "ppi", "ppi_as_it_is",
+    "recipe", "run", "finetuned_run", "exported", "exported_as_it_is", "report", "finetuned_report", "compare_record",
+    "paper_record",
 )
 # fmt: on
 _EXECUTED = re.compile(r"stat::number_of_executed_units:\s+([0-9]+)")

@@ -276,6 +276,15 @@ _JSON = (
     b'{"edges": [[0, 1]], "num_nodes": 2, "node_attributes": [[1, 2.5], [3, 4]], "edge_attributes": [[0.5]]}\n',
 )
 _EDGES = b"graph,source,target,weight,label\nwater,O,H1,0.5,polar\nwater,O,H2,0.5,polar\nargon,Ar,,,inert\n"
+_SDF = (
+    b"TOX1\n  made\n\n  3  2  0  0  0  0  0  0  0  0999 V2000\n"
+    b"    0.0000    0.0000    0.0000 C   0  0\n    1.2990    0.7500    0.0000 C   0  0\n"
+    b"    2.5981   -0.0000    0.0000 O   0  5\n  1  2  1  0\n  2  3  1  1\nM  CHG  1   3  -1\nM  END\n"
+    b">  <logP>  (1)\n-0.31\n\n> <source>\nA\nB\n\n$$$$\n",
+    b"\n  made\n\n  0  0  0     0  0            999 V3000\nM  V30 BEGIN CTAB\nM  V30 COUNTS 2 1 0 0 0\n"
+    b"M  V30 BEGIN ATOM\nM  V30 1 N 0 0 0 0 CHG=1\nM  V30 2 * 1.3 0.75 0 0\nM  V30 END ATOM\nM  V30 BEGIN BOND\n"
+    b"M  V30 1 1 1 2\nM  V30 END BOND\nM  V30 END CTAB\nM  END\n> <toxic>\n1\n\n$$$$\n",
+)
 _CSV = b'mol_id,smiles,toxic,logP,source\nTOX1,CCO,0,-0.31,A\n"TOX2",c1ccccc1,,2.13,B\n'
 _SMI = b"CCO ethanol\nC[C@H](N)C(=O)O\tL-alanine\n[Na+].[Cl-] salt\n"
 _GRAPHML = (
@@ -329,6 +338,7 @@ TARGETS: dict[str, Target] = {
     "graphml": Target(of_file("a.graphml"), (_GRAPHML,)),
     "smiles_csv": Target(of_file("b.csv"), (_CSV,)),
     "smi": Target(of_file("a.smi"), (_SMI, b"smiles\tactive\nCCO\t1\nCC\t0\n")),
+    "sdf": Target(of_file("a.sdf"), _SDF),
     "compressed": Target(
         any_compressed,
         tuple(bytes([number]) + content for number, content in enumerate(_COMPRESSED)),

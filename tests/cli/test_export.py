@@ -67,7 +67,6 @@ def test_bundled_models(joao, model, mutag_run, tmp_path, monkeypatch):
         assert (outcome.code, outcome.err) == (0, "")
         assert (tmp_path / f"{number}.csv").read_bytes() == (tmp_path / "run.csv").read_bytes()
     assert joao("export", "model", "--out", "again.safetensors").code == 0
-    assert (tmp_path / "again.safetensors").read_bytes() == model.read_bytes()
     assert joao("report", "model", "MUTAG", "--out", "report.html").code == 0
 
 

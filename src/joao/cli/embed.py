@@ -19,7 +19,7 @@ def embed(
     out: Path = Option(..., help="Folder of Parquet parts (no suffix), or new file (.csv, .npz or .parquet)."),
     run: Path = inputs.MODEL,
     source: str | None = Argument(None, metavar="DATA", help="Name or path of the graphs."),
-    pretrained: str | None = Option(None, hidden=True),  # 'embed --pretrained NAME DATA' of earlier versions
+    pretrained: str | None = Option(None, metavar="NAME", help="Earlier form of RUN for a model of this package."),
     beside: str | None = Option(
         None, "--with", metavar="NAMES", help="Also write rows of baselines, such as wl or wl,ldp, fitted on DATA."
     ),

@@ -94,6 +94,24 @@ def make_molecules(
     )
 
 
+def from_rdkit(molecules: Sequence[Any], options: ReadOptions | None = None) -> Dataset:
+    """Convert RDKit molecules by way of their SMILES, so that they equal molecules from files; None is a failure."""
+    smiles = ["" if molecule is None else _write_smiles(molecule) for molecule in molecules]
+    names = ["" if each is None or not each.HasProp("_Name") else each.GetProp("_Name") for each in molecules]
+    return make_molecules("molecules", smiles, names if any(names) else (), options)
+
+
+def _write_smiles(molecule: Any) -> str:
+    from rdkit import Chem
+
+    if molecule.GetNumAtoms() > MAX_CYCLIC_ATOMS:
+        return "?"  # RDKit may crash
+    try:
+        return str(Chem.MolToSmiles(molecule))
+    except Exception:  # RDKit raises many kinds
+        return "?"
+
+
 def _trailing_text_notice(name: str, smiles: Sequence[str]) -> tuple[str, ...]:
     """RDKit takes text after a blank for the name of the molecule, unless it is an extension (``|...|``)."""
     words = ((text, text.split(None, 1)[1:]) for text in smiles)
@@ -215,10 +233,17 @@ def parse_molecule(text: str) -> Any:
             return "not a valid SMILES"
         if not 0 < molecule.GetNumAtoms() <= MAX_ATOMS:
             return f"{molecule.GetNumAtoms()} atoms; expected 1 to {MAX_ATOMS}"
-        problems = Chem.DetectChemistryProblems(molecule)
-        return problems[0].Message() if problems else "RDKit rejects it"
+        return explain_rejection(molecule)
     except Exception:  # RDKit raises many kinds, for example for elements that it does not know
         return "RDKit cannot process it"
+
+
+def explain_rejection(molecule: Any) -> str:
+    """Why RDKit rejects a molecule that it could read."""
+    from rdkit import Chem
+
+    problems = Chem.DetectChemistryProblems(molecule)
+    return str(problems[0].Message()) if problems else "RDKit rejects it"
 
 
 def _element(atom: Any) -> int:

@@ -1,8 +1,8 @@
 """Read graphs from a name, a file, a folder or Python objects.
 
 Files and folders are read by the formats of :data:`joao.data.formats.FORMATS`, names are resolved by
-:mod:`joao.data.names`. In Python, a list of SMILES, of torch-geometric ``Data``, of networkx graphs or of data sets is
-accepted as well.
+:mod:`joao.data.names`. In Python, a list of SMILES, of RDKit ``Mol``, of torch-geometric ``Data``, of networkx graphs
+or of data sets is accepted as well.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from joao.data.formats import SUFFIXES, TABLE_SUFFIXES, detect_format, known_suf
 from joao.data.formats.smiles import SMILES_NAMES, Columns
 from joao.data.formats.text import column_names
 from joao.data.formats.tu import is_tu
-from joao.data.molecules import ReadOptions, featurise, featuriser_version, make_molecules
+from joao.data.molecules import ReadOptions, featurise, featuriser_version, from_rdkit, make_molecules
 from joao.data.names import TU_DATASETS, list_datasets, resolve_path, suggest_file
 from joao.data.shards.index import is_shard_store
 from joao.data.shards.shards import Shards
@@ -35,9 +35,12 @@ if TYPE_CHECKING:
     from joao.data.features import Features
 
 # Classes of other packages, tested in this order: a Batch is also a Data.
-_MODULES = dict.fromkeys(("HeteroData", "Batch", "Data"), "torch_geometric.data") | {"Graph": "networkx"}
-_GRAPHS = ("Data", "Graph")
-_EXPECTED = "a list of torch_geometric Data, of networkx graphs or of SMILES, or a torch_geometric data set"
+_MODULES = dict.fromkeys(("HeteroData", "Batch", "Data"), "torch_geometric.data") | {
+    "Graph": "networkx",
+    "Mol": "rdkit.Chem.rdchem",
+}
+_GRAPHS = ("Data", "Graph", "Mol")
+_EXPECTED = "a list of torch_geometric Data, networkx graphs, SMILES or RDKit Mol, or a torch_geometric data set"
 # A warning points at the first line of code outside of these packages.
 _INTERNAL_PACKAGES = ("joao", "sklearn", "joblib")
 _NO_NUMBERS = np.zeros(0, dtype=np.int64)
@@ -157,7 +160,7 @@ def _no_format_message(path: Path) -> str:
 
 
 def from_objects(source: Any, options: ReadOptions | None = None) -> Dataset:
-    """Read a sequence of torch-geometric or networkx graphs, of SMILES, or of data sets, which are concatenated."""
+    """Read a sequence of torch-geometric, networkx or RDKit graphs, of SMILES, or of data sets, which are joined."""
     single = _class_name(source)
     if single in _GRAPHS:
         raise UserError(f"expected a list of graphs, got one {type(source).__name__}. Use [graph].")
@@ -171,6 +174,8 @@ def from_objects(source: Any, options: ReadOptions | None = None) -> Dataset:
     if any(isinstance(item, str) for item in graphs) and all(isinstance(i, str) or _is_missing(i) for i in graphs):
         # Tables in memory have None or NaN for missing values.
         return make_molecules("molecules", ["" if _is_missing(text) else text for text in graphs], options=options)
+    if any(map(_is_mol, graphs)) and all(_is_mol(item) or item is None for item in graphs):
+        return from_rdkit(graphs, options)  # RDKit's readers return None for what they cannot parse
     classes = [_class_name(graph) for graph in graphs]
     for index, each in enumerate(classes):
         if each not in _GRAPHS:
@@ -189,6 +194,10 @@ def from_objects(source: Any, options: ReadOptions | None = None) -> Dataset:
     from joao.data.formats.geometric import from_geometric
 
     return from_geometric(graphs, name)
+
+
+def _is_mol(item: object) -> bool:
+    return _is_instance(item, _MODULES["Mol"], "Mol")
 
 
 def _is_missing(item: object) -> bool:

@@ -191,8 +191,8 @@ def test_unknown_columns_are_rejected(write, options, values):
 
 
 def test_other_files_are_rejected(write, tmp_path):
-    with refused("tox.sdf", ".csv, .csv.gz", ".smi"):
-        read_molecule_table(write("C", "tox.sdf"))
+    with refused("tox.mol2", ".csv, .csv.gz", ".smi"):
+        read_molecule_table(write("C", "tox.mol2"))
     with refused("gone.csv"):
         read_molecule_table(tmp_path / "gone.csv")
     with refused("some.smi", 3, 1, 2):

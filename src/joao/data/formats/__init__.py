@@ -84,7 +84,7 @@ FORMATS = (
     FileFormat(
         "molecules",
         "smiles:read_molecules",
-        suffixes=(".csv", ".csv.gz", ".csv.xz", ".smi", ".smi.gz", ".smi.xz", ".parquet"),
+        suffixes=(".csv", ".csv.gz", ".csv.xz", ".smi", ".smi.gz", ".smi.xz", ".parquet", ".sdf", ".sdf.gz"),
         detector="smiles:is_molecule_table",
         piece_reader="smiles:iterate_molecule_table",
         has_columns=True,

@@ -1,4 +1,4 @@
-"""Tables of molecules: ``.csv`` and ``.smi``, optionally with ``.gz`` or ``.xz``, and ``.parquet``.
+"""Tables of molecules: ``.csv`` and ``.smi``, optionally with ``.gz`` or ``.xz``, ``.parquet`` and ``.sdf``.
 
 docs/data-formats.md describes which columns are SMILES, identifiers and tasks. All other columns are ignored, such as
 text, numbers mixed with text (``>10``), empty columns, columns without a name and further columns with SMILES or
@@ -27,6 +27,7 @@ from joao.core.files import import_parquet, open_parquet
 from joao.data.dataset import Dataset
 from joao.data.formats import TABLE_SUFFIXES
 from joao.data.formats.edge_list import NEEDED
+from joao.data.formats.sdf import TITLE, sdf_rows
 from joao.data.formats.text import base_name, column_names, parse_number, table_rows, text_lines
 from joao.data.molecules import ReadOptions, make_molecules
 
@@ -114,7 +115,11 @@ def table_graphs(table: MoleculeTable, columns: Columns, options: ReadOptions) -
         dataset,
         targets=table.labels[dataset.rows] if table.tasks else None,
         target_names=table.tasks,
-        failures=tuple(each._replace(line=int(table.lines[each.row])) for each in dataset.failures),
+        failures=tuple(
+            each._replace(line=line, reason=table.reasons.get(line, each.reason))
+            for each in dataset.failures
+            for line in [int(table.lines[each.row])]
+        ),
         notices=(*notices, *dataset.notices),
     )
 
@@ -132,6 +137,7 @@ class MoleculeTable:
         lines: ``(M,)`` line of each molecule, counted from 1.
         ignored: names of the ignored columns.
         rejected: for columns that are numeric up to some line, what that line contains.
+        reasons: why a structure has no SMILES, by line.
     """
 
     name: str
@@ -142,6 +148,7 @@ class MoleculeTable:
     lines: NDArray[np.int64]
     ignored: tuple[str, ...] = ()
     rejected: Mapping[str, str] = field(default_factory=dict)
+    reasons: Mapping[int, str] = field(default_factory=dict)
 
 
 def read_molecule_table(path: Path, columns: Columns = DETECT_COLUMNS) -> MoleculeTable:
@@ -195,15 +202,21 @@ def _open_table(path: Path, columns: Columns) -> tuple[_Reader, Iterator[Row]]:
     suffix = next((suffix for suffix in TABLE_SUFFIXES if path.name.lower().endswith(suffix)), None)
     if suffix is None:
         raise UserError(f"{path}: unknown file type. Known: {', '.join(TABLE_SUFFIXES)}.")
+    reasons: dict[int, str] = {}
     if suffix == ".parquet":
         rows = _parquet_rows(path, columns)
+    elif suffix.startswith(".sdf"):
+        if columns.smiles is not None:
+            raise UserError(f"{path}: the SMILES are those of the structures. Leave out --smiles (in Python, smiles=).")
+        rows = sdf_rows(path, frozenset({*SMILES_NAMES, TITLE}), reasons)
     else:
         rows = table_rows(path) if suffix.startswith(".csv") else _smi_rows(path, columns.smiles)
     line, header = next(rows, (1, []))
     if not header:
-        raise UserError(f"{path}: the file is empty. Expected one SMILES per line.")
+        raise UserError(f"{path}: the file is empty. Expected one molecule per line or record.")
     names = [" ".join(cell.split()) for cell in header]
-    return _Reader(path, names, _roles(f"{path}:{line}", names, columns), is_given=columns.tasks is not None), rows
+    roles = _roles(f"{path}:{line}", names, columns)
+    return _Reader(path, names, roles, is_given=columns.tasks is not None, reasons=reasons), rows
 
 
 def _smi_rows(path: Path, smiles: str | None) -> Iterator[Row]:
@@ -302,8 +315,8 @@ class _Roles(NamedTuple):
 class _Reader:
     """Collects the rows of a table."""
 
-    def __init__(self, path: Path, names: list[str], roles: _Roles, is_given: bool) -> None:
-        self.path, self.names, self.roles, self.is_given = path, names, roles, is_given
+    def __init__(self, path: Path, names: list[str], roles: _Roles, is_given: bool, reasons: Mapping[int, str]) -> None:
+        self.path, self.names, self.roles, self.is_given, self.reasons = path, names, roles, is_given, reasons
         self.smiles: list[str] = []
         self.identifiers: list[str] = []
         self.labels: dict[int, list[NDArray[np.float32]]] = {}
@@ -387,6 +400,7 @@ class _Reader:
             lines=lines,
             ignored=ignored,
             rejected=self.rejected,
+            reasons={line: self.reasons[line] for line in lines.tolist() if line in self.reasons},
         )
 
 
