@@ -123,5 +123,6 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "shards-memory": study_blocks.shards_memory,
     "processes-speed": study_blocks.processes_speed,
     "cluster": study_blocks.cluster_figures,
+    "several-gpus": study_blocks.several_gpus,
     "linear-scorer": study_blocks.linear_scorer_table,
 }

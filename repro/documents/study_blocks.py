@@ -302,6 +302,38 @@ def processes_speed() -> str:
     return markdown(header, lines)
 
 
+# Assumed, not measured, of the links inside a machine of 8 GPUs and between machines: GB/s per GPU, and microseconds
+# per message.
+LINKS = {8: (50, 5), 64: (12.5, 10)}
+
+
+def several_gpus() -> str:
+    """A model of the speed on several GPUs with local negatives."""
+    networks = read_record("shards")["networks"]
+    cases = {"NCI1": ("NCI1, GIN 3x32", "graphs"), "molecules": ("molecules, GIN 5x300", "molecules")}
+    lines, messages = [], []
+    for name, (title, kind) in cases.items():
+        row = workload(benchmark(GPU_TF32), name)["rows"]["JOAO step, fast"]
+        step, rate = row["ms per step"]["median"], row["graphs per second"]
+        size = 4 * networks[kind]["parameters"]
+        messages.append(f"{size / 1e6:.2f} MB ({title})")
+        for gpus in (1, 2, 4, 8, 16, 32, 64):
+            bandwidth, latency = LINKS[8 if gpus <= 8 else 64]
+            exchange = 2 * (gpus - 1) / gpus * size / bandwidth / 1e6 + 2 * np.log2(gpus) * latency / 1e3
+            share = step / (step + exchange)
+            cells = [f"{exchange:.2f}", f"{share:.2f}", f"{gpus * share:.1f}", f"{gpus * share * rate:,.0f}"]
+            lines.append([title, str(gpus), f"{step:.2f}", *cells, f"{1e9 / (gpus * share * rate) / 3600:.2f}"])
+    header = ["data, encoder", "GPUs", "step, ms", "exchange, ms", "efficiency", "speed-up", "graphs/s"]
+    assumed = "; ".join(
+        f"{'up to 8 GPUs, one machine' if gpus == 8 else 'more'}: W = {bandwidth:g} GB/s, L = {latency} µs"
+        for gpus, (bandwidth, latency) in LINKS.items()
+    )
+    return f"""\
+Messages: {listed(messages)}, 4 bytes per parameter. Assumed links: {assumed}.
+
+{markdown([*header, "a pass over a billion graphs, hours"], lines)}"""
+
+
 def cluster_figures() -> str:
     return cluster.figures(read_record("cluster"))
 

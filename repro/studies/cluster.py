@@ -315,7 +315,7 @@ def cost(record: dict[str, Any]) -> str:
     return "\n\n".join(
         [
             f"One core embeds {per_core:,.0f} SMILES per CPU second with the bundled encoder (300 dimensions), so a billion molecules take "
-            f"{hours:,.0f} core hours and about {terabytes:.1f} TB of disk. If the speed grows with the number of cores, which we have not measured beyond two workers:",
+            f"{hours:,.0f} core hours and about {terabytes:.1f} TB of disk; at a price p per core hour, the computing costs {hours:,.0f} p. If the speed grows with the number of cores, which we have not measured beyond two workers:",
             markdown(["cores", "hours"], lines),
         ]
     )
