@@ -180,13 +180,17 @@ def section(records: Sequence[Mapping[str, Any]], scored: Sequence[Mapping[str, 
         lines.append([*line, f"{spearman(list(criterion.values()), list(recorded.values())):+.2f}"])
     intervals = {name: [interval(values) for values in both] for name, both in gains.items()}
     adopted = [name for name, both in intervals.items() if all(each.mean >= 0.5 and each.low > 0 for each in both)]
-    header = ["data set", *(text for name in CRITERIA for text in (name, "gain", "rank correlation")), "rank agrees"]
+    header = [
+        "data set",
+        *(text for name in CRITERIA for text in (name, "gain", "rank correlation")),
+        "effective rank, here and recorded",
+    ]
     return "\n\n".join(
         [
             "## Two more criteria without labels",
             f"{generated('criteria')} Every arm was pre-trained again on four fifths of the graphs, with the compiled core on a CPU, and judged without labels on the others "
             "(equations: `repro/studies/criteria.py`). For each criterion: the arm it chooses, the gain of this arm over uniform pairs, and Spearman's rank correlation with accuracy over the 42 arms. "
-            "The last column is the rank correlation of the effective rank of these encoders with that of the recorded ones.",
+            "The last column is the rank correlation of the effective rank of these encoders and of the recorded ones.",
             markdown(header, lines),
             markdown(
                 ["choice", "gain over uniform", "gain over a random arm"],
