@@ -113,3 +113,70 @@ def test_forests_predict_as_those_of_scikit_learn(table, kind):
     assert (found[:, 1] == (1 if kind == "binary" else 3)).all()
     assert (found[:, 2] == 0).all()
     assert np.ptp(expected) > 0.1
+
+
+@pytest.mark.parametrize("kind", ["binary", "numbers"])
+def test_stored_forests_predict_as_those_of_scikit_learn(table, kind, tmp_path):
+    from safetensors.torch import load_file, save_file
+    from sklearn.ensemble import RandomForestRegressor
+
+    columns, labels = table
+    labels = np.where(np.isnan(labels), np.nan, labels > 1).astype(np.float32) if kind == "binary" else labels
+    settings = FOREST[kind] | {"n_estimators": 20}
+    grown = Forests.fit(columns[:60], labels[:60], kind, 4, settings)
+    save_file(grown.to_tensors(), tmp_path / "forest.safetensors")
+    loaded = Forests.from_tensors(load_file(tmp_path / "forest.safetensors"), kind, 3)
+    assert (loaded.predict(columns) == grown.predict(columns)).all()
+    assert (loaded.depth, loaded.num_columns) == (grown.depth, 5)
+    if kind == "numbers":
+        known = ~np.isnan(labels[:60, 0])
+        forest = RandomForestRegressor(**settings, random_state=4).fit(columns[:60][known], labels[:60, 0][known])
+        assert loaded.predict(columns[60:])[:, 0] == pytest.approx(forest.predict(columns[60:]), abs=1e-12)
+    with refused(5, 4, "RDKit"):
+        loaded.predict(columns[:, :4])
+
+
+def cycle(tensors):
+    tensors["right"][0] = 0
+
+
+def two_parents(tensors):
+    inner = np.flatnonzero(tensors["feature"] >= 0)
+    tensors["right"][int(inner[1])] = tensors["right"][int(inner[0])].item()
+
+
+def foreign_column(tensors):
+    tensors["feature"][0] = 5
+
+
+def not_a_number(tensors):
+    tensors["number"][0] = np.nan
+
+
+def unknown_task(tensors):
+    tensors["task"][0] = 3
+
+
+def negative_root(tensors):
+    tensors["root"][0] = -1
+
+
+def missing_part(tensors):
+    del tensors["right"]
+
+
+def other_type(tensors):
+    tensors["right"] = tensors["right"].long()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [cycle, two_parents, foreign_column, not_a_number, unknown_task, negative_root, missing_part, other_type],
+)
+def test_damaged_forests_are_refused(table, damage):
+    columns, labels = table
+    tensors = Forests.fit(columns, labels, "numbers", 0, FOREST["numbers"] | {"n_estimators": 3}).to_tensors()
+    Forests.from_tensors(tensors, "numbers", 3)
+    damage(tensors)
+    with pytest.raises(ValueError, match="forest"):
+        Forests.from_tensors(tensors, "numbers", 3)

@@ -6,7 +6,7 @@ from sklearn.metrics import roc_auc_score
 
 import joao
 from joao.comparison import molecules
-from joao.comparison.molecule_table import METHODS, TableComparison
+from joao.comparison.molecule_table import METHODS, WITH_ENCODER, TableComparison
 from joao.comparison.molecules import Labelled, TablePlan, Work, compare_table, predict_split
 from joao.evaluation.splits import given_split, molecule_folds, scaffolds
 from tests.messages import refused
@@ -173,9 +173,8 @@ def of_values(kind, **values):
 def test_verdict_follows_the_sign_of_the_metric(kind, encoder, helps, method):
     forest = [0.6, 0.61, 0.59, 0.6]
     slightly_better = [value + (0.001 if kind == "binary" else -0.001) for value in forest]
-    encoders = dict.fromkeys(
-        ("frozen_forest", "frozen_linear", "ensemble"), [0.3] * 4 if kind == "binary" else [0.9] * 4
-    )
+    others = [name for name in WITH_ENCODER if name != "finetuned"]
+    encoders = dict.fromkeys(others, [0.3] * 4 if kind == "binary" else [0.9] * 4)
     comparison = of_values(kind, others=forest, descriptors=slightly_better, finetuned=encoder, **encoders)
     assert comparison.verdict[0] == helps
     assert method in comparison.verdict[1] or helps == "cannot be told"

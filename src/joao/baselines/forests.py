@@ -8,7 +8,9 @@ from functools import partial
 from typing import Any, Self, final
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from joao.core.errors import UserError
 from joao.core.processes import map_chunks
@@ -86,6 +88,7 @@ class Forests:
         feature, threshold: ``(nodes,)`` the column to look at, and the largest value that goes left.
         value: ``(nodes,)`` prediction of a leaf.
         depth: number of decisions of the deepest tree.
+        num_columns: number of columns to predict from.
     """
 
     kind: str
@@ -98,6 +101,7 @@ class Forests:
     threshold: NDArray[np.float64]
     value: NDArray[np.float64]
     depth: int
+    num_columns: int
 
     @classmethod
     def fit(
@@ -158,10 +162,16 @@ class Forests:
             threshold=joined("threshold", np.float64),
             value=value,
             depth=max((tree.max_depth for _, tree in trees), default=0),
+            num_columns=columns.shape[1],
         )
 
     def predict(self, columns: NDArray[np.float32]) -> NDArray[np.float64]:
         """Predict ``(G, T)`` probabilities of 1 or numbers: the mean over the trees of a task."""
+        if columns.shape[1] != self.num_columns:
+            raise UserError(
+                f"forest: was grown on {self.num_columns} columns, but there are {columns.shape[1]} now, because this "
+                "RDKit has other descriptors. Use the version of RDKit that the model was trained with."
+            )
         predicted = np.tile(self.constant, (len(columns), 1))
         for first in range(0, len(columns), _ROWS_AT_ONCE):
             rows = columns[first : first + _ROWS_AT_ONCE]
@@ -172,3 +182,66 @@ class Forests:
             for task in np.unique(self.task):
                 predicted[first : first + len(rows), task] = self.value[node[:, self.task == task]].mean(axis=1)
         return predicted
+
+    def to_tensors(self) -> dict[str, Tensor]:
+        """Return the forests as tensors by name: all that :meth:`from_tensors` needs.
+
+        A left child is the node after its parent, so it is not stored; a leaf has -1 as its column. ``number`` is the
+        threshold of a decision or the value of a leaf.
+        """
+        is_leaf = self.right == np.arange(len(self.right))
+        arrays = {
+            "shape": np.array([self.num_columns], np.int64),
+            "constant": self.constant,
+            "task": self.task,
+            "root": self.root,
+            "right": self.right,
+            "feature": np.where(is_leaf, -1, self.feature).astype(np.int16),
+            "number": np.where(is_leaf, self.value, self.threshold),
+        }
+        return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor], kind: str, num_tasks: int) -> Self:
+        """Make forests of ``num_tasks`` tasks from untrusted tensors; a ValueError says what is wrong with them."""
+        expected = {"shape": torch.int64, "constant": torch.float64, "task": torch.int32, "root": torch.int32}
+        expected |= {"right": torch.int32, "feature": torch.int16, "number": torch.float64}
+        found = {name: value.dtype for name, value in tensors.items()}
+        if found != expected or any(value.dim() != 1 for value in tensors.values()):
+            raise ValueError(f"forest: expected vectors {', '.join(expected)}")
+        given = {name: value.numpy() for name, value in tensors.items()}
+        constant, task, root, right = (given[name] for name in ("constant", "task", "root", "right"))
+        feature, number, shape = given["feature"].astype(np.int32), given["number"], given["shape"]
+        own = np.arange(len(right), dtype=np.int32)
+        inner = feature >= 0
+        # Every node but the roots is a child once, of an earlier node: so these are trees, and every walk ends.
+        children = np.concatenate([root, own[inner] + 1, right[inner]])
+        is_valid = (
+            (len(shape), len(constant)) == (1, num_tasks)
+            and len(task) == len(root)
+            and len(feature) == len(number) == len(right)
+            and np.array_equal(np.sort(children), own)
+            and bool((right[inner] > own[inner] + 1).all() and (right[~inner] == own[~inner]).all())
+            and bool((feature < shape[0]).all() and (feature >= -1).all() and np.isfinite(number).all())
+            and bool(((task >= 0) & (task < num_tasks)).all() and not np.isinf(constant).any())
+            and np.array_equal(np.isnan(constant), np.isin(np.arange(num_tasks), task))
+        )
+        if not is_valid:
+            raise ValueError("forest: the nodes are not those of trees")
+        level, depth = root[inner[root]], 0
+        while len(level):
+            below = np.concatenate([level + 1, right[level]])
+            level, depth = below[inner[below]], depth + 1
+        return cls(
+            kind=kind,
+            constant=constant,
+            task=task,
+            root=root,
+            left=np.where(inner, own + 1, own),
+            right=right,
+            feature=np.where(inner, feature, 0),
+            threshold=np.where(inner, number, 0.0),
+            value=np.where(inner, 0.0, number),
+            depth=depth,
+            num_columns=int(shape[0]),
+        )

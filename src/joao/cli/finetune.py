@@ -16,7 +16,7 @@ from joao.core.errors import Interrupted, join_names
 
 if TYPE_CHECKING:
     from joao.data import Dataset
-    from joao.runs.finetuning import FinetunedModel
+    from joao.runs.finetuning import FinetunedModel, Prediction
 
 TASKS_SHOWN = 5
 
@@ -53,6 +53,10 @@ def finetune(
     frozen: bool = inputs.flag("--frozen", "Train the linear layer only, not the encoder."),
     unbalanced: bool = inputs.flag("--unbalanced", "Weight all graphs equally instead of all classes."),
     from_scratch: bool = inputs.flag("--from-scratch", "Start from the encoder's initial weights, for comparison."),
+    ensemble: bool = inputs.flag(
+        "--ensemble",
+        "For molecules: average forests on ECFP and on descriptors and kernel ridge regression on the frozen encoder.",
+    ),
     seed: int = Option(0, min=0, help="Random seed."),
     device: inputs.Device = "auto",
     precision: inputs.Precision = "32-true",
@@ -65,7 +69,8 @@ def finetune(
 
     Labels are classes or, in a table of molecules, numeric columns; empty cells are missing values and are ignored.
     Columns that contain only 0 and 1 are binary classification tasks, others are regression tasks. The result is
-    written at the end; an interrupted fine-tuning cannot be resumed.
+    written at the end; an interrupted fine-tuning cannot be resumed. --ensemble trains two random forests and a
+    kernel ridge regression instead and averages them; options about epochs, batches and balance have no effect then.
     """
     from joao.runs.folder import check_new_folder, claim_folder
 
@@ -91,7 +96,8 @@ def finetune(
     if dataset.has_fingerprint(*trained.info.finetuned_on) and not from_scratch:
         output.notice(f"{run}: was fine-tuned on these labels before, including those of the validation graphs.")
     inputs.warn_unknown_labels(trained.info.features, dataset, output)
-    with claim_folder(out), output.progress("fine-tuning", epochs) as bar:
+    steps = ("training 3 members", 3) if ensemble else ("fine-tuning", epochs)
+    with claim_folder(out), output.progress(*steps) as bar:
         try:
             finetuned = finetune(
                 trained,
@@ -106,11 +112,15 @@ def finetune(
                 device=device,
                 precision=precision,
                 fast=fast,
+                ensemble=ensemble,
+                jobs=inputs.all_cores() if ensemble else 1,
                 on_epoch=lambda epoch: bar.advance(str(epoch)),
                 on_notice=output.notice,
+                on_member=bar.advance,
             )
         except KeyboardInterrupt:
-            raise Interrupted("interrupted. Nothing was written. Shorten it with --epochs or --patience.") from None
+            hint = "" if ensemble else " Shorten it with --epochs or --patience."
+            raise Interrupted(f"interrupted. Nothing was written.{hint}") from None
         info = replace(finetuned.info, source=source, smiles=smiles or "", identifiers=identifiers or "")
         finetuned = replace(finetuned, info=info)
         finetuned.save(out, claimed=True)
@@ -132,17 +142,12 @@ def _print_finetuned(finetuned: FinetunedModel, kind: str, output: Output) -> No
     start = "from scratch" if info.from_scratch else f"from the {before} encoder"
     count = info.num_train + info.num_validation + info.num_test
     output.say(f"{info.data}: {quantity(count, kind)} with labels{_label_counts(finetuned)}, {start}.")
-    output.say(
-        f"Trained on {quantity(info.num_train, kind)}, {info.seconds:.1f} s; epoch {finetuned.fit.chosen} of "
-        f"{len(finetuned.fit.epochs)} was the best on {info.num_validation} validation {kind.replace('_', ' ')}."
-    )
-    name, figures = format_scores(finetuned.scores["validation"])
-    if finetuned.kind == "classes" and finetuned.settings.balanced:
-        name, figures = "balanced accuracy", f"{100 * (finetuned.chosen_epoch.validation_score or 0):.1f} %"
-    if figures is None:
-        output.say(f"No validation {name}: no task has both 0 and 1 there. The loss chose the epoch.")
+    if finetuned.members:
+        learned = quantity(info.num_train + info.num_validation, kind)
+        members = "forests on ECFP and on descriptors, and kernel ridge regression on the frozen encoder"
+        output.say(f"Ensemble of {members}: trained on {learned}, {info.seconds:.1f} s.")
     else:
-        output.say(f"Validation {name} {figures}. It chose the epoch and is therefore optimistic.")
+        _print_validation(finetuned, kind, output)
     if "test" not in finetuned.scores:
         return
     name, figures = format_scores(finetuned.scores["test"])
@@ -153,7 +158,38 @@ def _print_finetuned(finetuned: FinetunedModel, kind: str, output: Output) -> No
     else:
         how = "with other scaffolds" if info.split == "scaffold" else "chosen at random"
         output.say(f"Test {name} {figures}, on {tested} {how}, evaluated once.")
+        if finetuned.members:
+            _print_members(finetuned.scores["test"], name, output)
+            return
     _print_forest(finetuned, output)
+
+
+def _print_validation(finetuned: FinetunedModel, kind: str, output: Output) -> None:
+    info, chosen = finetuned.info, finetuned.chosen_epoch
+    output.say(
+        f"Trained on {quantity(info.num_train, kind)}, {info.seconds:.1f} s; epoch {finetuned.fit.chosen} of "
+        f"{len(finetuned.fit.epochs)} was the best on {info.num_validation} validation {kind.replace('_', ' ')}."
+    )
+    name, figures = format_scores(finetuned.scores["validation"])
+    if finetuned.kind == "classes" and finetuned.settings.balanced:
+        name, figures = "balanced accuracy", f"{100 * ((chosen and chosen.validation_score) or 0):.1f} %"
+    if figures is None:
+        output.say(f"No validation {name}: no task has both 0 and 1 there. The loss chose the epoch.")
+    else:
+        output.say(f"Validation {name} {figures}. It chose the epoch and is therefore optimistic.")
+
+
+def _print_members(scores: Mapping[str, Any], name: str, output: Output) -> None:
+    """The score of each member of an ensemble, and of the ensemble without it."""
+    for member, figures in scores["members"].items():
+        alone, without = (_main_score(each) for each in (figures, scores["without"][member]))
+        output.say(f"  {member}: alone {name} {alone}, the ensemble without it {without}.")
+
+
+def _main_score(scores: Mapping[str, Any]) -> str:
+    """The mean over tasks of the metric that decides; errors of several tasks in their standard deviations."""
+    names = ("accuracy", "roc_auc", "rmse_in_deviations" if len(scores.get("tasks", ())) > 1 else "rmse")
+    return f"{next(scores[name] for name in names if name in scores):.3f}"
 
 
 def _print_forest(finetuned: FinetunedModel, output: Output) -> None:
@@ -181,7 +217,7 @@ def _label_counts(finetuned: FinetunedModel) -> str:
 def _summary(folder: Path, finetuned: FinetunedModel) -> dict[str, Any]:
     """The JSON output of a fine-tuning."""
     info, chosen = finetuned.info, finetuned.chosen_epoch
-    of_classes = {"classes": list(finetuned.classes), "validation_accuracy": chosen.validation_score}
+    of_classes = {"classes": list(finetuned.classes), "validation_accuracy": chosen and chosen.validation_score}
     return {
         "folder": str(folder),
         "kind": finetuned.kind,
@@ -192,7 +228,8 @@ def _summary(folder: Path, finetuned: FinetunedModel) -> dict[str, Any]:
         "test_graphs": info.num_test,
         "epochs": len(finetuned.fit.epochs),
         "chosen_epoch": finetuned.fit.chosen,
-        "validation_loss": chosen.validation_loss,
+        "validation_loss": chosen and chosen.validation_loss,
+        "ensemble": bool(finetuned.members),
         "scores": dict(finetuned.scores),
         "from_scratch": info.from_scratch,
         "seconds": info.seconds,
@@ -217,8 +254,9 @@ def predict(
     """Write the predictions for graphs, one row per graph, in the order of the data.
 
     For classes: the most probable class and all probabilities. For binary tasks: the probability of 1. For regression
-    tasks: the value. Rows of a table that RDKit cannot parse are left blank and listed in OUT.failures.csv or
-    OUT/_failures.csv. A folder is for any number of rows, see 'joao embed'; labels are not read and not scored then.
+    tasks: the value. An ensemble adds std_TASK, the standard deviation over its three members. Rows of a table that
+    RDKit cannot parse are left blank and listed in OUT.failures.csv or OUT/_failures.csv. A folder is for any number of
+    rows, see 'joao embed'; labels are not read and not scored then.
     """
     output = Output(quiet, as_json)
     if not out.suffix:
@@ -232,11 +270,10 @@ def predict(
     finetuned = load_finetuned(folder, device=device)
     columns = inputs.column_options(smiles, identifiers, tasks)
     dataset = inputs.read_data(source, data_root, output, columns, then=f"are left blank, see {failures}")
-    outputs = finetuned.predict_logits(dataset)
-    predicted = finetuned.to_predictions(outputs)
+    predicted = finetuned.predict_with_std(dataset, jobs=inputs.all_cores())
     inputs.warn_unknown_labels(finetuned.trained.info.features, dataset, output)
-    result = write_row_file(out, _file_content(finetuned, predicted.numpy(), dataset, out.suffix), failures, dataset)
-    graphs, scores = quantity(len(dataset), dataset.kind), finetuned.score(outputs, dataset)
+    result = write_row_file(out, _file_content(finetuned, predicted, dataset, out.suffix), failures, dataset)
+    graphs, scores = quantity(len(dataset), dataset.kind), finetuned.score(predicted.outputs, dataset)
     if finetuned.kind == "classes":
         result["accuracy"] = None if scores is None else scores["accuracy"]
         output.say(f"{out}: {graphs}, {quantity(len(finetuned.classes), 'classes')}.")
@@ -261,17 +298,21 @@ def predict(
 
 
 def _file_content(
-    finetuned: FinetunedModel, predicted: Any, dataset: Dataset, suffix: str
+    finetuned: FinetunedModel, predicted: Prediction, dataset: Dataset, suffix: str
 ) -> bytes | Iterator[bytes] | list[memoryview]:
+    import numpy as np
+
     from joao.runs.parts import prediction_columns
     from joao.runs.result_files import classes_csv, classes_npz, tasks_csv, tasks_npz, to_parquet
 
+    columns = prediction_columns(finetuned, predicted)
     if suffix == ".parquet":
-        return [to_parquet(prediction_columns(finetuned, predicted), dataset)]
+        return [to_parquet(columns, dataset)]
     if finetuned.kind == "classes":
-        return (classes_csv if suffix == ".csv" else classes_npz)(predicted, finetuned.class_names, dataset)
-    columns = [f"p_{name}" if finetuned.kind == "binary" else name for name in finetuned.tasks]
-    return (tasks_csv if suffix == ".csv" else tasks_npz)(predicted, columns, dataset)
+        values = predicted.values.numpy()
+        return (classes_csv if suffix == ".csv" else classes_npz)(values, finetuned.class_names, dataset)
+    rows = np.stack([*columns.values()], axis=1)
+    return (tasks_csv if suffix == ".csv" else tasks_npz)(rows, [*columns], dataset)
 
 
 def format_scores(scores: Mapping[str, Any]) -> tuple[str, str | None]:

@@ -18,13 +18,18 @@ METHODS = {
     "mean": "always predicts the mean label",
     "ecfp": "random forest on ECFP counts",
     "descriptors": "random forest on RDKit's 2D descriptors",
+    "tanimoto": "kernel ridge regression on ECFP counts",
     "frozen_forest": "random forest on embeddings of the encoder",
     "frozen_linear": "ridge regression on embeddings of the encoder",
+    "frozen_kernel": "kernel ridge regression on embeddings of the encoder",
+    "both_kernels": "kernel ridge regression on embeddings and ECFP counts",
     "finetuned": "fine-tuned encoder",
-    "ensemble": "mean of ecfp, descriptors and finetuned",
+    "ensemble": "mean of ecfp, descriptors and both_kernels, as in joao finetune --ensemble",
 }
-MEMBERS = ("ecfp", "descriptors", "finetuned")
-CHEAP, WITH_ENCODER = ("ecfp", "descriptors"), ("frozen_forest", "frozen_linear", "finetuned", "ensemble")
+KERNELS = {"tanimoto": ("ecfp",), "frozen_kernel": ("encoder",), "both_kernels": ("encoder", "ecfp")}
+MEMBERS = ("ecfp", "descriptors", "both_kernels")
+CHEAP = ("ecfp", "descriptors", "tanimoto")
+WITH_ENCODER = ("frozen_forest", "frozen_linear", "frozen_kernel", "both_kernels", "finetuned", "ensemble")
 REFERENCE = "ecfp"
 # The first metric of a kind of label decides; whether a larger value is better.
 METRICS = {"binary": {"roc_auc": True}, "numbers": {"rmse": False, "mae": False, "spearman": True}}
@@ -88,7 +93,7 @@ class TableComparison(Tabular):
         gain = best_over_best(list(others.values()), list(cheap.values()))
         helps = YES if gain.low > 0 else NO if gain.high < 0 else INCONCLUSIVE
         words = {
-            YES: f"use {best}. It is better than {strongest}, the better forest,",
+            YES: f"use {best}. It is better than {strongest}, the best method without an encoder,",
             NO: f"use {strongest}. It is better than {best}, the best method with an encoder,",
             INCONCLUSIVE: f"inconclusive; {strongest} is cheaper. The best method with an encoder, {best}, differs "
             f"from {strongest}",

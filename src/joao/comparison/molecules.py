@@ -15,7 +15,8 @@ import torch
 from numpy.typing import NDArray
 
 from joao.baselines.forests import Columns, Forests, molecule_columns
-from joao.comparison.molecule_table import MEMBERS, METHODS, METRICS, TableComparison
+from joao.baselines.kernel_ridge import KernelRidge, fit_ridge, mean_and_scale, to_predictions
+from joao.comparison.molecule_table import KERNELS, MEMBERS, METHODS, METRICS, TableComparison
 from joao.core.errors import UserError, join_names, short_repr, suggest
 from joao.core.processes import map_in_processes
 from joao.core.provenance import command, machine, versions
@@ -100,7 +101,10 @@ def predict_split(work: Work, data: Labelled, plan: TablePlan) -> tuple[Predicti
         elif name == "finetuned":
             predicted[name] = _finetune(data, work, plan)
         elif name == "frozen_linear":
-            predicted[name] = _ridge(columns["encoder"][learn], labels[learn], columns["encoder"][test])
+            predicted[name] = _ridge(columns["encoder"][learn], labels[learn], columns["encoder"][test], kind)
+        elif name in KERNELS:
+            parts = [{each: columns[each][rows] for each in KERNELS[name]} for rows in (learn, test)]
+            predicted[name] = KernelRidge.fit(parts[0], labels[learn], kind, work.seed).predict(parts[1])
         else:
             column = columns["encoder" if name == "frozen_forest" else name]
             predicted[name] = Forests.fit(column[learn], labels[learn], kind, work.seed).predict(column[test])
@@ -125,19 +129,13 @@ def _finetune(data: Labelled, work: Work, plan: TablePlan) -> NDArray[np.float64
     return found
 
 
-def _ridge(train: NDArray[np.float32], labels: NDArray[np.float32], test: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Ridge regression on standardised columns for every task, also for 0 and 1; leave-one-out chooses the penalty."""
-    from sklearn.linear_model import RidgeCV
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    found = np.zeros((len(test), labels.shape[1]))
-    for task, of_task in enumerate(labels.T):
-        known = ~np.isnan(of_task)
-        if known.any():
-            model = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-1, 5, 13)))
-            found[:, task] = model.fit(train[known], of_task[known]).predict(test)
-    return found
+def _ridge(
+    train: NDArray[np.float32], labels: NDArray[np.float32], test: NDArray[np.float32], kind: str
+) -> NDArray[np.float64]:
+    """Ridge regression on standardised columns."""
+    mean, scale = mean_and_scale(train)
+    weight, bias = fit_ridge(((train - mean) / scale).astype(np.float64), labels, kind)
+    return to_predictions((test - mean) / scale @ weight.T + bias, kind)
 
 
 def _nanmean(labels: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -35,6 +35,9 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
         learning_rate: learning rate of Adam; None: 0.001, or 0.01 for a frozen encoder.
         patience: epochs without improvement of the validation score after which training stops; 0: never.
         frozen: whether to train only the linear output layer.
+        ensemble: for molecules, whether to average a forest on ECFP, one on descriptors and kernel ridge regression
+            on the frozen encoder, instead of fine-tuning; it has no epochs, uses all labels, balances classes, and
+            :meth:`predict_std` is the standard deviation over the three. Needs tasks or two classes.
         class_weight: ``balanced`` (every class has the same total weight; likewise 0 and 1 of each task) or None.
         validation_share: share of the graphs, drawn at random, that choose the epoch.
         random_state: random seed, or a numpy ``RandomState`` or ``Generator`` to draw one from; None draws one.
@@ -66,6 +69,7 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
         learning_rate: float | None = None,
         patience: int = 20,
         frozen: bool = False,
+        ensemble: bool = False,
         class_weight: str | None = "balanced",
         validation_share: float = 0.2,
         random_state: int | np.random.RandomState | np.random.Generator | None = 0,
@@ -81,6 +85,7 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
             learning_rate=learning_rate,
             patience=patience,
             frozen=frozen,
+            ensemble=ensemble,
             validation_share=validation_share,
             random_state=random_state,
             device=device,

@@ -56,6 +56,7 @@ class FinetunedEstimator(GraphEstimator):
         learning_rate: float | None = None,
         patience: int = 20,
         frozen: bool = False,
+        ensemble: bool = False,
         validation_share: float = 0.2,
         random_state: int | np.random.RandomState | np.random.Generator | None = 0,
         device: str = "auto",
@@ -69,6 +70,7 @@ class FinetunedEstimator(GraphEstimator):
         self.learning_rate = learning_rate
         self.patience = patience
         self.frozen = frozen
+        self.ensemble = ensemble
         self.validation_share = validation_share
         self.random_state = random_state
         self.device = device
@@ -107,10 +109,11 @@ class FinetunedEstimator(GraphEstimator):
                 device=self.device,
                 precision=self.precision,
                 fast=self.fast,
+                ensemble=check_value(self.ensemble, bool, f"{name}: ensemble"),
                 on_epoch=lambda epoch: bar.advance(str(epoch)),
                 should_stop=lambda: bool(stop),
             )
-        if stop and len(finetuned.fit.epochs) < how.epochs:
+        if stop and 0 < len(finetuned.fit.epochs) < how.epochs:
             warn_user(
                 f"{name}: interrupted after epoch {len(finetuned.fit.epochs)} of {how.epochs}. The estimator is fitted "
                 f"with the weights of epoch {finetuned.fit.chosen}; call fit again to train it completely."
@@ -118,6 +121,22 @@ class FinetunedEstimator(GraphEstimator):
         self._set_fitted(finetuned, y)
         self.y_has_rows_ = y is not None and np.ndim(y) == 2
         return self
+
+    def predict_std(self, X: Any) -> NDArray[np.float32]:
+        """Standard deviation over the members of an ensemble, of :meth:`predict_proba` or of predicted numbers.
+
+        It has the shape of these predictions, and NaN for SMILES that RDKit cannot parse.
+        """
+        check_is_fitted(self)
+        dataset = read_graphs(X, may_be_empty=True)
+        if not self.finetuned_.members:
+            raise UserError(f"{type(self).__name__}: predict_std needs an ensemble. Fit with ensemble=True.")
+        found = np.zeros((0, self.finetuned_.classifier.linear.out_features), dtype=np.float32)
+        if len(dataset):
+            std = self.finetuned_.predict_with_std(dataset).std
+            assert std is not None
+            found = std.numpy()
+        return self._match_std(found if X is dataset else dataset.in_rows(found))
 
     @property
     def history_(self) -> Sequence[FitEpoch]:
@@ -155,6 +174,7 @@ class FinetunedEstimator(GraphEstimator):
         loaded = cls(
             None if from_default else LOADED,
             **{name: getattr(finetuned.settings, name) for name in _SETTINGS},
+            ensemble=bool(finetuned.members),
             validation_share=info.validation_share,
             random_state=info.seed,
             device=device,
@@ -217,6 +237,9 @@ class FinetunedEstimator(GraphEstimator):
     def _match_y(self, values: NDArray[Any]) -> NDArray[Any]:
         """Reduce ``(G, 1)`` values to ``(G,)`` unless ``y`` was two-dimensional in ``fit``."""
         return values[:, 0] if values.shape[1] == 1 and not self.y_has_rows_ else values
+
+    def _match_std(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        return values
 
     def _settings(self) -> Finetune:
         given = {name: getattr(self, name) for name in _SETTINGS}

@@ -32,6 +32,9 @@ class JOAORegressor(RegressorMixin, FinetunedEstimator):  # type: ignore[misc]
         """Predict ``(G, T)`` numbers; ``(G,)`` for one task, unless ``y`` had the shape ``(G, 1)`` in ``fit``."""
         return self._match_y(self._predict_rows(X))
 
+    def _match_std(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        return self._match_y(values)
+
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         r"""Compute :math:`R^2`; for several tasks the mean over those with at least two labels.
 

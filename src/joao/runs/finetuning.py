@@ -1,16 +1,17 @@
 """Fine-tune a pre-trained encoder on labels, and store the result.
 
 The folder of a fine-tuned model is a run (:mod:`joao.runs.folder`) whose weights are the fine-tuned encoder and a
-linear layer. Its ``finetune.json`` contains:
+linear layer; an ensemble has the encoder as it was, and its members. Its ``finetune.json`` contains:
 
 ============  ======================================================================================================
 ``kind``      ``classes``, ``binary`` (tasks with 0 and 1) or ``numbers``; missing in older folders: ``classes``
 ``classes``   class labels in the order of the outputs; empty for tasks
 ``tasks``     names of the tasks in the order of the outputs; empty for classes
 ``settings``  see :class:`joao.training.finetune.Finetune`
-``fit``       the epochs and the number of the ``chosen`` one
+``fit``       the epochs and the number of the ``chosen`` one; none for an ensemble
 ``scores``    scores of the chosen epoch on the ``validation`` graphs and, if there are any, on the ``test`` graphs; for
-              tasks of molecules these have the scores of a random forest on ECFP beside them (``forest``)
+              tasks of molecules these have the scores of a random forest on ECFP beside them (``forest``); for an
+              ensemble those of each member, and of the mean of the others (``members``, ``without``)
 ``info``      see :class:`FinetuneInfo`
 ============  ======================================================================================================
 """
@@ -22,13 +23,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from joao.baselines.forests import Forests, molecule_columns
+from joao.baselines.forests import Columns, Forests, molecule_columns
+from joao.baselines.kernel_ridge import KernelRidge
 from joao.core.errors import UserError, suggest, user_error_on_failure
 from joao.core.files import parse_json
 from joao.core.provenance import command, machine, versions
@@ -58,6 +61,10 @@ from joao.training.metrics import Fit, FitEpoch
 FILE = "finetune.json"
 FORMAT = 1
 MOST_FOREST_TASKS = 20  # each task has a forest of its own
+# Members of an ensemble and the columns that they use: two forests, and kernel ridge regression. They were chosen by a
+# rule on development sets (docs/results/molecule-tables.md).
+MEMBERS = {"ecfp": ("ecfp",), "descriptors": ("descriptors",), "encoder": ("encoder", "ecfp")}
+_MEMBER_PREFIX = "members."
 _DAMAGED = "{}: is damaged or not the finetune.json of a run"
 
 
@@ -108,6 +115,20 @@ class FinetuneInfo:
         return {role: column for role, column in named.items() if column}
 
 
+class Prediction(NamedTuple):
+    """Predictions of a model.
+
+    Attributes:
+        values: ``(G, C)``, see :meth:`FinetunedModel.predict`.
+        std: ``(G, C)`` standard deviation over the members of an ensemble; None for other models.
+        outputs: ``(G, C)`` what :meth:`FinetunedModel.score` takes: the mean of an ensemble, or logits.
+    """
+
+    values: Tensor
+    std: Tensor | None
+    outputs: Tensor
+
+
 @dataclass(frozen=True, eq=False)
 class FinetunedModel:
     """A fine-tuned encoder with a linear output layer. The other attributes are the fields of ``finetune.json``.
@@ -115,6 +136,7 @@ class FinetunedModel:
     Attributes:
         trained: the fine-tuned encoder, with the recipe and information of the original run.
         classifier: the same encoder with the output layer.
+        members: members of an ensemble, whose mean is the prediction; the output layer is then 0 and not used.
     """
 
     trained: TrainedEncoder
@@ -126,6 +148,7 @@ class FinetunedModel:
     kind: str = "classes"
     tasks: tuple[str, ...] = ()
     scores: Mapping[str, Any] = field(default_factory=dict)
+    members: Mapping[str, Forests | KernelRidge] = field(default_factory=dict, repr=False)
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -133,9 +156,9 @@ class FinetunedModel:
         return tuple(str(each) for each in self.classes)
 
     @property
-    def chosen_epoch(self) -> FitEpoch:
-        """Metrics of the chosen epoch."""
-        return self.fit.epochs[self.fit.chosen - 1]
+    def chosen_epoch(self) -> FitEpoch | None:
+        """Metrics of the chosen epoch; None for an ensemble, which has no epochs."""
+        return self.fit.epochs[self.fit.chosen - 1] if self.fit.epochs else None
 
     @limit_threads()
     @torch.no_grad()
@@ -151,7 +174,24 @@ class FinetunedModel:
 
     def predict(self, dataset: Dataset) -> Tensor:
         """Predict ``(G, C)`` class probabilities, probabilities of a 1 in each task, or numbers in their units."""
-        return self.to_predictions(self.predict_logits(dataset))
+        return self.predict_with_std(dataset).values
+
+    def predict_with_std(self, dataset: Dataset, *, jobs: int = 1) -> Prediction:
+        """Predict graphs; fingerprints and descriptors for an ensemble are computed in ``jobs`` processes."""
+        if not self.members:
+            logits = self.predict_logits(dataset)
+            return Prediction(self.to_predictions(logits), None, logits)
+        members = torch.stack([*self.predict_members(dataset, jobs=jobs).values()])
+        mean = members.mean(dim=0)
+        return Prediction(mean, members.std(dim=0, correction=0), mean)
+
+    def predict_members(self, dataset: Dataset, *, jobs: int = 1) -> dict[str, Tensor]:
+        """Predict ``(G, C)`` with each member of an ensemble: ``ecfp``, ``descriptors`` and ``encoder``."""
+        columns = _member_columns(self.trained, dataset, jobs)
+        found = {name: torch.from_numpy(each.predict(_of_member(name, columns))) for name, each in self.members.items()}
+        if self.kind == "classes":
+            found = {name: torch.cat([1 - each, each], dim=1) for name, each in found.items()}
+        return {name: each.float() for name, each in found.items()}
 
     def to_predictions(self, outputs: Tensor) -> Tensor:
         """Convert outputs ``(G, C)`` to the predictions of :meth:`predict`."""
@@ -165,7 +205,7 @@ class FinetunedModel:
         The score is the ``accuracy`` for classes; for tasks see :func:`joao.evaluation.targets.task_figures`.
 
         Args:
-            outputs: outputs of :meth:`predict_logits`. Probabilities give the same ranking except for ties by rounding.
+            outputs: logits or predictions, which give the same ranking except for ties by rounding.
             dataset: the graphs.
         """
         if self.kind == "classes":
@@ -204,7 +244,7 @@ class FinetunedModel:
             "scores": dict(self.scores),
             "info": asdict(self.info),
         }
-        self.trained.save(folder, {FILE: fields}, claimed=claimed)
+        self.trained.save(folder, {FILE: fields}, claimed=claimed)  # its weights contain the members
 
 
 @limit_threads()
@@ -223,11 +263,18 @@ def finetune(
     device: str = "auto",
     precision: str = "32-true",
     fast: bool | None = None,
+    ensemble: bool = False,
+    jobs: int = 1,
     on_epoch: Callable[[FitEpoch], None] = lambda epoch: None,
     should_stop: Callable[[], bool] = lambda: False,
     on_notice: Callable[[str], None] = lambda notice: None,
+    on_member: Callable[[str], None] = lambda name: None,
 ) -> FinetunedModel:
-    """Fine-tune a copy of the encoder of ``trained`` on the labels of ``dataset``.
+    """Fine-tune a copy of the encoder of ``trained`` on the labels of ``dataset``, or train an ensemble with it.
+
+    An ensemble is the mean of a random forest on ECFP, one on descriptors, and kernel ridge regression on the frozen
+    encoder (:data:`MEMBERS`). It needs no epochs, so that its members also learn from the validation graphs; of
+    ``settings`` nothing is used.
 
     Args:
         trained: the encoder to start from; it is not changed.
@@ -245,14 +292,20 @@ def finetune(
         device: ``auto`` (a GPU if there is one), ``cpu``, ``cuda`` or one GPU such as ``cuda:1``.
         precision: one of :data:`joao.training.device.PRECISIONS`.
         fast: whether to train on padded batches; None: on a GPU if the encoder supports it.
+        ensemble: whether to train an ensemble, which needs molecules with SMILES, and tasks or two classes.
+        jobs: number of processes that compute fingerprints and descriptors, and of threads that grow forests.
         on_epoch: called with the metrics of each epoch.
         should_stop: called after each epoch; training ends when it returns True.
         on_notice: called before the first epoch with notices about labels or split that may be unintended.
+        on_member: called with the name of each trained member of an ensemble.
     """
     started = time.perf_counter()
     fingerprint = dataset.fingerprint
     wanted = kind
     dataset, kind, targets = _select_labelled(dataset, kind, tasks)
+    if ensemble and kind == "classes" and len(dataset.class_names) > 2:
+        found = f"{len(dataset.class_names)} classes"
+        raise UserError(f"{dataset.name}: an ensemble needs tasks or two classes, got {found}. Use a task per class.")
     notices = [
         split_notice(dataset, test_share) if split is None else None,
         integer_labels_notice(dataset) if kind == "numbers" and wanted is None else None,
@@ -275,14 +328,25 @@ def finetune(
         seen = dataset.subset(np.union1d(parts.train, parts.validation)) if len(parts.test) else dataset
         trained = make_untrained(trained.recipe, seen, trained.info.features, device=device)
     encoder = copy.deepcopy(trained.encoder)
-    fitting = Finetuning(trained.store(dataset), targets, encoder, settings, fabric, fast=fast, seed=seed)
-    fit = fitting.fit(
-        torch.from_numpy(parts.train), torch.from_numpy(parts.validation), seed, on_epoch, should_stop=should_stop
-    )
     learned_per_task: dict[str, list[float]] = {}
+    members: dict[str, Forests | KernelRidge] = {}
+    is_fast = False
+    if ensemble:
+        learn = np.concatenate(parts[:2])
+        statistics = targets.training_statistics(torch.from_numpy(learn), balanced=True)
+        members = _train_members(trained, dataset.subset(learn), kind, seed, jobs, on_member)
+        fit, classifier = Fit((), 0), Classifier(encoder, targets.num_outputs).to(fabric.device)
+        nn.init.zeros_(classifier.linear.weight)
+    else:
+        fitting = Finetuning(trained.store(dataset), targets, encoder, settings, fabric, fast=fast, seed=seed)
+        fit = fitting.fit(
+            torch.from_numpy(parts.train), torch.from_numpy(parts.validation), seed, on_epoch, should_stop=should_stop
+        )
+        classifier, statistics, is_fast = fitting.classifier, fitting.statistics[0], fitting.is_fast
     if isinstance(targets, NumberTargets):
-        targets.restore_units(fitting.classifier.linear, fitting.statistics[0])
-        learned_per_task = dict(zip(dataset.target_names, fitting.statistics[0].T.tolist(), strict=True))
+        if not ensemble:
+            targets.restore_units(classifier.linear, statistics)
+        learned_per_task = dict(zip(dataset.target_names, statistics.T.tolist(), strict=True))
     sizes = [] if dataset.classes is None else np.bincount(dataset.classes).tolist()
     info = FinetuneInfo(
         data=dataset.name,
@@ -294,7 +358,7 @@ def finetune(
         seed=seed,
         from_scratch=not trained.info.pretrained and not trained.info.finetuned_on,
         precision=precision,
-        fast=fitting.is_fast,
+        fast=is_fast,
         seconds=time.perf_counter() - started,
         versions=versions(),
         machine=machine(fabric.device),
@@ -306,16 +370,21 @@ def finetune(
         learned_per_task=learned_per_task,
     )
     finetuned = FinetunedModel(
-        _with_classifier_weights(trained, fitting.classifier, fingerprint),
-        fitting.classifier,
+        _with_classifier_weights(trained, classifier, fingerprint, members),
+        classifier,
         _original_labels(dataset.class_names) if kind == "classes" else (),
         settings,
         fit,
         info,
         kind,
         () if kind == "classes" else dataset.target_names,
+        members=members,
     )
     scores: dict[str, Any] = {}
+    if ensemble:
+        if len(parts.test):
+            scores["test"] = _score_members(finetuned, dataset.subset(parts.test), jobs)
+        return replace(finetuned, scores=scores)
     for name in ("validation", "test"):
         if len(getattr(parts, name)):
             part = dataset.subset(getattr(parts, name))
@@ -323,6 +392,58 @@ def finetune(
     if scores.get("test") and dataset.smiles and 0 < len(finetuned.tasks) <= MOST_FOREST_TASKS and featuriser_version():
         scores["test"]["forest"] = _score_forest(dataset, kind, parts, seed)
     return replace(finetuned, scores=scores)
+
+
+def _train_members(
+    trained: TrainedEncoder, dataset: Dataset, kind: str, seed: int, jobs: int, on_member: Callable[[str], None]
+) -> dict[str, Forests | KernelRidge]:
+    columns, labels = _member_columns(trained, dataset, jobs), _label_columns(dataset)
+    how = "numbers" if kind == "numbers" else "binary"
+    members: dict[str, Forests | KernelRidge] = {}
+    for name in MEMBERS:
+        used = _of_member(name, columns)
+        if isinstance(used, dict):
+            members[name] = KernelRidge.fit(used, labels, how, seed)
+        else:
+            members[name] = Forests.fit(used, labels, how, seed, jobs=jobs)
+        on_member(name)
+    return members
+
+
+def _member_columns(trained: TrainedEncoder, dataset: Dataset, jobs: int) -> Columns:
+    """Columns of all members of an ensemble by name; RDKit parses every molecule once for those without the encoder."""
+    if not dataset.smiles:
+        raise UserError(f"{dataset.name}: an ensemble needs molecules with SMILES. Give a table of SMILES.")
+    columns = molecule_columns(dataset.smiles, ("ecfp", "descriptors"), jobs=jobs)
+    return {**columns, "encoder": trained.embed(dataset).numpy()}
+
+
+def _of_member(name: str, columns: Columns) -> Any:
+    """The columns of a forest, or those of kernel ridge regression by name."""
+    return {each: columns[each] for each in MEMBERS[name]} if name == "encoder" else columns[name]
+
+
+def _label_columns(dataset: Dataset) -> NDArray[np.float32]:
+    """``(G, T)`` labels of tasks, or the number of the class, 0 or 1, as one column."""
+    if dataset.classes is not None:
+        return dataset.classes[:, None].astype(np.float32)
+    assert dataset.targets is not None
+    return dataset.targets
+
+
+def _score_members(finetuned: FinetunedModel, part: Dataset, jobs: int) -> dict[str, Any]:
+    """Score an ensemble on test molecules, each member alone, and the mean of the others without it."""
+    members = finetuned.predict_members(part, jobs=jobs)
+
+    def score(names: Sequence[str]) -> dict[str, Any] | None:
+        return finetuned.score(torch.stack([members[name] for name in names]).mean(dim=0), part)
+
+    return {
+        **(score(list(members)) or {}),
+        "forest": score(["ecfp"]),
+        "members": {name: score([name]) for name in members},
+        "without": {name: score([other for other in members if other != name]) for name in members},
+    }
 
 
 def _score_forest(dataset: Dataset, kind: str, parts: Split, seed: int) -> dict[str, Any]:
@@ -369,13 +490,17 @@ def _original_labels(names: tuple[str, ...]) -> tuple[int | str, ...]:
     return numbers if tuple(map(str, numbers)) == names else names
 
 
-def _with_classifier_weights(trained: TrainedEncoder, classifier: Classifier, fingerprint: str) -> TrainedEncoder:
-    """Replace encoder and weights of ``trained`` by those of ``classifier``."""
+def _with_classifier_weights(
+    trained: TrainedEncoder, classifier: Classifier, fingerprint: str, members: Mapping[str, Forests | KernelRidge]
+) -> TrainedEncoder:
+    """Replace encoder and weights of ``trained`` by those of ``classifier`` and ``members``."""
     classifier.eval()
     weights = {
         name if name.startswith("encoder.") else f"classifier.{name}": value
         for name, value in classifier.state_dict().items()
     }
+    for member, model in members.items():
+        weights |= {f"{_MEMBER_PREFIX}{member}.{name}": value for name, value in model.to_tensors().items()}
     info = replace(trained.info, finetuned_on=(*trained.info.finetuned_on, fingerprint))
     return replace(trained, info=info, encoder=classifier.encoder, weights=weights)
 
@@ -394,16 +519,36 @@ def load_finetuned(folder: Path, *, device: str = "auto", encoder: nn.Module | N
             if "validation_accuracy" in epoch:  # older folders
                 epoch["validation_score"] = epoch.pop("validation_accuracy")
         fit = make_record(Fit, fields["fit"], f"{path}: fit")
-        if not 1 <= fit.chosen <= len(fit.epochs):
+        is_ensemble = any(name.startswith(_MEMBER_PREFIX) for name in trained.weights)
+        if not (fit == Fit((), 0) if is_ensemble else 1 <= fit.chosen <= len(fit.epochs)):
             raise ValueError(f"fit: chosen epoch {fit.chosen} of {len(fit.epochs)}")
         info = make_record(FinetuneInfo, fields["info"], f"{path}: info", allow_unknown=True)
         scores = check_value(fields.get("scores", {}), Mapping[str, Mapping[str, Any] | None], f"{path}: scores")
     with temporary_seed(0, "classifier"):
         classifier = Classifier(trained.encoder, len(classes or tasks))
-    weights = {name.removeprefix("classifier."): value for name, value in trained.weights.items()}
+    weights = {
+        name.removeprefix("classifier."): value
+        for name, value in trained.weights.items()
+        if not name.startswith(_MEMBER_PREFIX)
+    }
     set_weights(classifier, weights, folder)
     classifier.to(next(trained.encoder.parameters(), torch.zeros(0)).device).eval()
-    return FinetunedModel(trained, classifier, classes, settings, fit, info, kind, tasks, scores)
+    with user_error_on_failure(f"{folder}: is damaged"):
+        members = _load_members(trained.weights, kind, len(tasks) or 1) if is_ensemble else {}
+    return FinetunedModel(trained, classifier, classes, settings, fit, info, kind, tasks, scores, members)
+
+
+def _load_members(weights: Mapping[str, Tensor], kind: str, num_tasks: int) -> dict[str, Forests | KernelRidge]:
+    tensors: dict[str, dict[str, Tensor]] = {name: {} for name in MEMBERS}
+    for name, value in weights.items():
+        if name.startswith(_MEMBER_PREFIX):
+            member, _, part = name.removeprefix(_MEMBER_PREFIX).partition(".")
+            tensors[member][part] = value
+    how = "numbers" if kind == "numbers" else "binary"
+    return {
+        name: (KernelRidge if name == "encoder" else Forests).from_tensors(each, how, num_tasks)
+        for name, each in tensors.items()
+    }
 
 
 def read_label_kind(folder: Path) -> str:

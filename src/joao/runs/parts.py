@@ -52,7 +52,7 @@ from joao.data.formats.smiles import Columns, MoleculeTable
 from joao.data.molecules import ReadOptions, make_molecules
 from joao.data.shards.index import is_shard_store
 from joao.data.shards.writer import BlockSource, block_graphs
-from joao.runs.finetuning import FinetunedModel, load_finetuned
+from joao.runs.finetuning import FinetunedModel, Prediction, load_finetuned
 from joao.runs.result_files import to_parquet
 from joao.runs.trained import TrainedEncoder, load_run, model_path
 from joao.training.device import pick_device
@@ -291,7 +291,9 @@ def model_hash(model: Model) -> str:
     outputs = () if isinstance(model, TrainedEncoder) else (model.kind, model.classes, model.tasks)
     digest = hashlib.sha256(repr((trained.recipe.encoder, trained.info.features, outputs)).encode())
     modules = trained.encoder if isinstance(model, TrainedEncoder) else model.classifier
-    for name, value in sorted(modules.state_dict().items()):
+    members = {} if isinstance(model, TrainedEncoder) else model.members
+    tensors = {f"{kind}.{name}": each for kind, of in members.items() for name, each in of.to_tensors().items()}
+    for name, value in sorted({**modules.state_dict(), **tensors}.items()):
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode() + as_bytes(value.cpu().numpy()))
     return digest.hexdigest()
 
@@ -408,18 +410,20 @@ def _outputs(model: Model, dataset: Dataset) -> dict[str, NDArray[Any]]:
     if isinstance(model, TrainedEncoder):
         empty = np.zeros((0, model.encoder.embedding_size), dtype=np.float32)
         return {"embedding": model.embed(dataset).numpy() if len(dataset) else empty}
-    predicted = np.zeros((0, len(model.classes or model.tasks)), dtype=np.float32)
-    if len(dataset):
-        predicted = model.predict(dataset).numpy()
-    return prediction_columns(model, predicted)
+    none = torch.zeros(0, len(model.classes or model.tasks))
+    nothing = Prediction(none, none if model.members else None, none)
+    return prediction_columns(model, model.predict_with_std(dataset) if len(dataset) else nothing)
 
 
-def prediction_columns(model: FinetunedModel, predicted: NDArray[np.float32]) -> dict[str, NDArray[Any]]:
-    """Columns of predictions ``(G, C)`` by name, as in CSV files."""
+def prediction_columns(model: FinetunedModel, predicted: Prediction) -> dict[str, NDArray[Any]]:
+    """Columns of predictions by name, as in CSV files; ``std_TASK`` for the tasks of an ensemble."""
     names = [name if model.kind == "numbers" else f"p_{name}" for name in model.class_names or model.tasks]
-    columns: dict[str, NDArray[Any]] = dict(zip(names, predicted.T, strict=True))
+    columns: dict[str, NDArray[Any]] = dict(zip(names, predicted.values.numpy().T, strict=True))
     if model.kind == "classes":
-        return {"predicted": np.array(model.class_names)[predicted.argmax(axis=1)], **columns}
+        most_probable = predicted.values.argmax(dim=1).numpy()
+        return {"predicted": np.array(model.class_names)[most_probable], **columns}
+    if predicted.std is not None:
+        columns |= dict(zip((f"std_{name}" for name in model.tasks), predicted.std.numpy().T, strict=True))
     return columns
 
 

@@ -1,0 +1,169 @@
+"""Ensembles of forests and encoder. Oracles: means, deviations and scores by hand; what is loaded predicts the same."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from sklearn.metrics import roc_auc_score
+
+import joao
+from joao.baselines import forests
+from joao.core.errors import JoaoNotice
+from joao.runs.export import export
+from joao.runs.finetuning import MEMBERS, finetune, load_finetuned
+from joao.runs.folder import write_tensors
+from joao.runs.parts import model_hash, prediction_columns
+from joao.runs.trained import bundled_model_path, load_run
+from joao.training.finetune import Finetune
+from tests.messages import refused
+
+pytest.importorskip("rdkit")
+RINGS = ["C1CC1", "C1CCC1", "C1CCCC1", "C1CCCCC1", "c1ccccc1", "c1ccncc1", "c1ccoc1", "c1ccsc1", "C1CCOC1", "C1CCNCC1"]
+SMILES = [chain + ring for ring in RINGS for chain in ("C", "CC", "CCO", "CCN", "ClCC", "CCC")]
+NITROGEN = np.array([float("n" in text.lower()) for text in SMILES], dtype=np.float32)
+
+
+@pytest.fixture(autouse=True)
+def few_trees(monkeypatch):
+    for kind, settings in forests.FOREST.items():
+        monkeypatch.setitem(forests.FOREST, kind, settings | {"n_estimators": 5})
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return load_run(bundled_model_path("molecules"), device="cpu")
+
+
+def table(*columns, smiles=SMILES):
+    names = tuple(f"t{number}" for number in range(len(columns)))
+    return dataclasses.replace(joao.read(smiles), targets=np.stack(columns, axis=1), target_names=names)
+
+
+def train(encoder, dataset, **options):
+    how = {"split": "random", "test_share": 0.3, "device": "cpu", **options}
+    return finetune(encoder, dataset, Finetune(), ensemble=True, **how)
+
+
+@pytest.fixture(scope="module")
+def dataset():
+    """Two tasks, the first with missing labels."""
+    first = NITROGEN.copy()
+    first[::7] = np.nan
+    return table(first, np.array([float("O" in text) for text in SMILES], dtype=np.float32))
+
+
+def test_prediction_is_the_mean_and_std_the_deviation_of_the_members(encoder, dataset):
+    model = train(encoder, dataset)
+    members = model.predict_members(dataset)
+    assert tuple(members) == tuple(MEMBERS) == ("ecfp", "descriptors", "encoder")
+    by_hand = np.stack([each.numpy() for each in members.values()])
+    found = model.predict_with_std(dataset)
+    np.testing.assert_allclose(found.values.numpy(), by_hand.mean(axis=0), atol=1e-6)
+    np.testing.assert_allclose(found.std.numpy(), by_hand.std(axis=0), atol=1e-6)
+    assert found.values.numpy().min() >= 0
+    assert found.values.numpy().max() <= 1
+    assert len({each.numpy().tobytes() for each in members.values()}) == 3
+    assert [*prediction_columns(model, found)] == ["p_t0", "p_t1", "std_t0", "std_t1"]
+
+
+def test_contributions_match_scores_by_hand(encoder, dataset):
+    seen = []
+    model = train(encoder, dataset, on_member=seen.append)
+    assert seen == list(MEMBERS)
+    from joao.evaluation.splits import split_graphs
+
+    test = split_graphs(dataset, "random", 0.2, 0.3, 0).test
+    labels = dataset.targets[test]
+    members = {name: each.numpy() for name, each in model.predict_members(dataset.subset(test)).items()}
+
+    def score(names):
+        mean = np.mean([members[name] for name in names], axis=0)
+        known = ~np.isnan(labels)
+        return np.mean([roc_auc_score(labels[known[:, t], t], mean[known[:, t], t]) for t in (0, 1)])
+
+    found = model.scores["test"]
+    assert found["roc_auc"] == pytest.approx(score([*MEMBERS]))
+    for name in MEMBERS:
+        assert found["members"][name]["roc_auc"] == pytest.approx(score([name]))
+        assert found["without"][name]["roc_auc"] == pytest.approx(score([each for each in MEMBERS if each != name]))
+    assert found["forest"] == found["members"]["ecfp"]
+
+
+@pytest.mark.parametrize("kind", ["binary", "numbers"])
+def test_saved_and_exported_ensembles_predict_the_same(encoder, kind, tmp_path):
+    sizes = np.array([float(len(text)) for text in SMILES], dtype=np.float32)
+    dataset = table(NITROGEN if kind == "binary" else sizes)
+    model = train(encoder, dataset)
+    model.save(tmp_path / "run")
+    export(tmp_path / "run", tmp_path / "model.safetensors")
+    expected = model.predict_with_std(dataset)
+    for place in (tmp_path / "run", tmp_path / "model.safetensors"):
+        loaded = load_finetuned(place, device="cpu")
+        found = loaded.predict_with_std(dataset)
+        assert torch.equal(found.values, expected.values)
+        assert torch.equal(found.std, expected.std)
+        assert loaded.scores == model.scores
+        assert model_hash(loaded) == model_hash(model)
+    other = train(encoder, table(1 - NITROGEN if kind == "binary" else -sizes))
+    assert model_hash(other) != model_hash(model)  # only the members differ
+    if kind == "numbers":
+        rmse = model.scores["test"]["rmse"]
+        assert rmse < model.scores["test"]["tasks"]["t0"]["rmse_of_mean"]
+
+
+def test_damaged_member_is_named(encoder, dataset, tmp_path):
+    train(encoder, dataset).save(tmp_path / "run")
+    path = tmp_path / "run" / "weights.safetensors"
+    weights = load_file(path)
+    for name, change in {"members.ecfp.right": 0, "members.encoder.bias": float("nan")}.items():
+        changed = {**weights, name: torch.full_like(weights[name], change)}
+        write_tensors(path, changed)  # with a valid checksum
+        with refused("run", "forest" if "ecfp" in name else "kernel"):
+            load_finetuned(tmp_path / "run", device="cpu")
+    write_tensors(path, {name: value for name, value in weights.items() if ".ecfp." not in name or "encoder" in name})
+    with refused("run", "forest"):
+        load_finetuned(tmp_path / "run", device="cpu")
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with refused("weights.safetensors", "checksum"):
+        load_finetuned(tmp_path / "run", device="cpu")
+
+
+def test_labels_that_cannot_be_learned_are_refused(encoder):
+    with refused("0 and 1"):
+        train(encoder, table(np.ones(60, np.float32)))
+    with refused("label"):
+        train(encoder, table(np.full(60, np.nan, np.float32)))
+    with refused("molecules", 2):
+        train(encoder, table(NITROGEN[:2], smiles=SMILES[:2]))
+    with refused("SMILES"):
+        train(encoder, dataclasses.replace(table(NITROGEN), smiles=()))
+    three = dataclasses.replace(joao.read(SMILES), classes=np.arange(60) % 3, class_names=("a", "b", "c"))
+    with refused("3 classes"):
+        train(encoder, three)
+
+
+def test_seven_molecules_are_enough(encoder):
+    found = train(encoder, table(NITROGEN[::9], smiles=SMILES[::9]), seed=1)
+    assert np.isfinite(found.predict(joao.read(SMILES)).numpy()).all()
+
+
+def test_estimators():
+    labels = np.where(NITROGEN == 1, "amine", "other").astype(object)
+    labels[5] = None
+    classifier = joao.JOAOClassifier("molecules", ensemble=True, device="cpu").fit(SMILES, labels)
+    probabilities = classifier.predict_proba(SMILES)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-6)
+    assert classifier.score(SMILES, labels) > 0.9
+    assert classifier.predict_std(SMILES[:2]).shape == (2, 2)
+    regressor = joao.JOAORegressor("molecules", ensemble=True, device="cpu").fit(SMILES, [len(text) for text in SMILES])
+    with pytest.warns(JoaoNotice):
+        std = regressor.predict_std([*SMILES[:2], "C("])
+    assert std.shape == (3,)
+    assert np.isnan(std).tolist() == [False, False, True]
+    assert regressor.predict_std([]).shape == (0,)
+    with refused("predict_std", "ensemble=True"):
+        joao.JOAOClassifier("molecules", epochs=1, device="cpu").fit(SMILES, labels).predict_std(SMILES)
