@@ -289,6 +289,8 @@ def test_lone_surrogates_in_names_of_graphs_and_columns(tmp_path):
     for arguments in (
         ("data", name),
         ("pack", name, "--out", "packed.safetensors"),
+        ("pack", name, "--out", os.fsdecode(b"store-\xff.joao")),
+        ("data", os.fsdecode(b"store-\xff.joao")),
         ("pretrain", name, "--out", "run", "--epochs", 1),
         ("report", "run", "--out", "report.html"),
         ("export", "run", "--out", "model.safetensors"),

@@ -116,7 +116,7 @@ def check_isolated_nodes(budget: Budget, bare: NDArray[np.int64]) -> None:
 def parse_label(value: object) -> int | str | None:
     """Convert a label to an integer or text, 2.0 to 2; None for anything else, such as 1.5 or a list."""
     if isinstance(value, str):
-        return str(value) if _is_unicode(value) else None
+        return str(value) if is_unicode(value) else None
     if isinstance(value, Integral | np.bool_):
         return int(value) if abs(int(value)) < 2**63 else None
     if isinstance(value, Real) and float(value).is_integer():
@@ -131,12 +131,12 @@ def _to_categories(name: str, labels: Array) -> Array:
         return labels.astype(np.int64)
     known = {text: text for text in map(str, labels.ravel().tolist())}  # one object for equal texts
     for text in known:
-        if text.endswith("\0") or not _is_unicode(text):  # packed files end a label with zeros
+        if text.endswith("\0") or not is_unicode(text):  # packed files end a label with zeros
             raise UserError(f"{name}: node label {short_repr(text)} is not valid text.")
     return np.array([known[str(text)] for text in labels.ravel().tolist()], dtype=object).reshape(labels.shape)
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
     """Whether ``text`` can be encoded: it contains no halves of surrogate pairs."""
     return text == text.encode(errors="ignore").decode()
 

@@ -404,7 +404,7 @@ def _mapping(path: Path, size: int) -> memoryview:
 
     try:
         storage = torch.UntypedStorage.from_file(str(path), False, size)
-    except (RuntimeError, OSError) as error:
+    except (RuntimeError, OSError, UnicodeEncodeError) as error:
         raise UserError(f"{path}: cannot be mapped ({one_line(error)}).") from error
     mapped: NDArray[np.uint8] = torch.empty(0, dtype=torch.uint8).set_(storage).numpy()  # type: ignore[arg-type]
     return mapped.data

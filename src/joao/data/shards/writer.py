@@ -27,6 +27,7 @@ from joao.data.names import resolve_path
 from joao.data.shards.index import FAILURES, INDEX, OFFSETS, Facts, Index, ShardInfo, is_shard_store, shard_name
 from joao.data.shards.shards import Shards
 from joao.data.sources import read_path
+from joao.data.validation import is_unicode
 
 SHARD_GRAPHS = 1 << 17
 
@@ -255,9 +256,12 @@ def pack_shards(
     """
     if not 1 <= shard_graphs <= 1 << 24:
         raise UserError(f"shard_graphs must be from 1 to {1 << 24}, got {shard_graphs}.")
+    if not (is_unicode(str(folder.absolute())) and is_unicode(name)):
+        raise UserError(f"{folder}: path and name of shards must be UTF-8, which torch needs to map them. Rename them.")
     sources = list(sources)
     stamps = " | ".join(source.stamp for source in sources)
-    origin = hashlib.sha256(f"{stamps} | {name} {shard_graphs} {with_texts}".encode()).hexdigest()
+    settings = f"{stamps} | {name} {shard_graphs} {with_texts}"
+    origin = hashlib.sha256(settings.encode(errors="surrogateescape")).hexdigest()  # a path may not be UTF-8
     writer = ShardWriter(folder, name, origin)
     begin, done = writer.position
     for number, source in enumerate(sources):
