@@ -123,7 +123,7 @@ def check(missing, folder):
     assert run_joao("--help").code == 0
     graphs = joao.read("MUTAG")
     model = joao.JOAO(epochs=1, device="cpu").fit(graphs)
-    assert model.transform(graphs).shape == (188, 96)
+    assert model.transform(graphs).shape == (188, 303)
     model.save("RUN")
     Path("SMILES.smi").write_text("CCO\n", encoding="utf-8")
     feature = FEATURES[missing]

@@ -134,9 +134,10 @@ warnings.simplefilter("ignore")
 graphs = joao.read("MUTAG")
 model = joao.JOAO(epochs=1, device="cpu").fit(graphs)
 model.save("run")
-assert joao.JOAO.load("run", device="cpu").transform(graphs).shape == (188, 96)
+assert joao.JOAO.load("run", device="cpu").transform(graphs).shape == (188, 303)
 from joao.runs.export import export
-assert joao.load(export(Path("run"), Path("model.safetensors")).file, device="cpu").transform(graphs).shape == (188, 96)
+exported = export(Path("run"), Path("model.safetensors")).file
+assert joao.load(exported, device="cpu").transform(graphs).shape == (188, 303)
 from joao.data.formats.packed import write_packed
 write_packed(Path("a.safetensors.xz"), graphs)
 assert len(joao.read("a.safetensors.xz")) == 188

@@ -32,10 +32,15 @@ Scorer = Callable[[Sequence[Fold]], FoldScores]
 
 
 def measure_svm(plan: Plan) -> dict[str, Any]:
-    """Measure the protocol on embeddings of JOAO with default settings."""
+    """Measure the protocol on embeddings of JOAO with its older default settings."""
     dataset = read_whole(QUICK_DATA if plan.quick else DATA, plan.data_root)
     classes = require_classes(dataset)
-    trained = pretrain(make_recipe({"training": {"seed": plan.seed}}), dataset)
+    trained = pretrain(
+        make_recipe(
+            {"features": "auto", "encoder": {"name": "gin", "readout": "sum"}, "training": {"seed": plan.seed}}
+        ),
+        dataset,
+    )
     measured = svm_protocol(trained.embed(dataset).numpy(), classes, MEASURED_FOLDS)
     return {"data": dataset.name, **measured}
 

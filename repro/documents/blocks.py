@@ -53,7 +53,7 @@ def encoders() -> str:
             each.name: each.default
             for each in inspect.signature(kind).parameters.values()
             if each.name not in ("num_features", "num_edge_features")
-        }
+        } | KINDS["graphs"].get(name, {})
         edges = "depend on the convolution" if kind is Convolutions else "used" if kind.uses_edge_attr else "ignored"
         lines.append(
             [
@@ -120,6 +120,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "default-candidates": study_blocks.default_candidates,
     "default-criteria": study_blocks.default_criteria,
     "default-averages": study_blocks.default_averages,
+    "new-default": study_blocks.new_default,
     "shards-memory": study_blocks.shards_memory,
     "processes-speed": study_blocks.processes_speed,
     "cluster": study_blocks.cluster_figures,

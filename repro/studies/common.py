@@ -8,6 +8,8 @@ from typing import Any
 from joao.core.files import write_file, write_json
 from repro.record_files import RECORDS
 
+# The settings of `JOAO()` until 2026-11-18, for studies whose records have them.
+OLDER_DEFAULT: dict[str, Any] = {"features": "auto", "encoder": {"name": "gin", "readout": "sum"}}
 PAGES = RECORDS.parents[1] / "docs/results"
 
 

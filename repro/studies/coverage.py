@@ -154,7 +154,7 @@ def embed(dataset: Dataset, width: int, seed: int) -> NDArray[np.float32]:
     table = {
         "method": "joao",
         "features": "labels",
-        "encoder": {"name": "gin", "width": width, "layers": 3},
+        "encoder": {"name": "gin", "width": width, "layers": 3, "readout": "sum"},
         "training": {"seed": seed},
     }
     trained = make_untrained(make_recipe(table, source="coverage"), dataset, device="cpu")

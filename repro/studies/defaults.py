@@ -79,11 +79,11 @@ class Work:
 
 
 def recipe_of(training: Training, features: str, epochs: int, seed: int) -> Recipe:
-    """Return the recipe of `JOAO()` with the width of a training; its other settings cannot be part of a recipe."""
+    """Return the recipe of `JOAO()`, as it was then, with the width of a training; its other settings cannot be part of a recipe."""
     return make_recipe(
         {
             "features": features,
-            "encoder": {"name": "gin", "width": training.width},
+            "encoder": {"name": "gin", "width": training.width, "readout": "sum"},
             "training": {"epochs": max(1, epochs), "seed": seed},
         }
     )

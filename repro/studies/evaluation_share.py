@@ -2,7 +2,7 @@
 
     OMP_NUM_THREADS=1 python -m repro.studies.evaluation_share
 
-Pre-trains JOAO with default settings on development data sets, seeds 0 to 4, and measures pair losses on a tenth of the
+Pre-trains JOAO with its older default settings on development data sets, seeds 0 to 4, and measures pair losses on a tenth of the
 batches of an epoch, on half of that (rounded up), and on one batch. Tables are compared with that of a tenth at the same
 seed by total variation, half the sum of absolute differences. There are two references: the same distance when a tenth
 is measured again with other random batches and views, and the distance between two seeds. Finished settings are skipped.
@@ -183,7 +183,7 @@ def page(record: dict[str, Any]) -> str:
 def explained(record: dict[str, Any]) -> str:
     made, machine_of = record["versions"], record["machine"]
     return (
-        f"{generated('evaluation_share')} JOAO with default settings, {record['training']['epochs']} epochs, "
+        f"{generated('evaluation_share')} JOAO with the default settings until 2026-11-18, {record['training']['epochs']} epochs, "
         f"seeds {', '.join(map(str, record['seeds']))}; joao {made['joao']} (source {made['source']}), torch {made['torch']}, "
         f"{machine_of['processor']}, {machine_of['threads']} thread. The first line of each group is the published tenth, the default; "
         "the second is the same with other random batches and views for measuring.\n\n"

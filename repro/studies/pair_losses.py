@@ -2,7 +2,8 @@
 
     OMP_NUM_THREADS=1 python -m repro.studies.pair_losses
 
-JOAO with default settings, seed 0, on the development data sets, with a step so small that all pairs stay equally likely.
+JOAO with its older default settings, seed 0, on the development data sets, with a step so small that all pairs stay
+equally likely.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 import joao
 from joao.core.provenance import command, machine, versions
 from joao.evaluation.tables import markdown
-from repro.studies.common import generated, write_page, write_record
+from repro.studies.common import OLDER_DEFAULT, generated, write_page, write_record
 
 SETS = ("MSRC_9", "MSRC_21", "COX2", "DHFR", "Mutagenicity")
 OBJECTIVES = ("nt_xent", "jensen_shannon", "barlow_twins", "bootstrap")
@@ -23,7 +24,7 @@ OBJECTIVES = ("nt_xent", "jensen_shannon", "barlow_twins", "bootstrap")
 def spread(objective: str, name: str) -> float:
     """Return the standard deviation over pairs, as mean over epochs."""
     policy = {"name": "min_max", "step": 1e-12}
-    model = joao.JOAO(objective=objective, policy=policy, device="cpu").fit(joao.read(name))
+    model = joao.JOAO(**OLDER_DEFAULT, objective=objective, policy=policy, device="cpu").fit(joao.read(name))
     losses = np.array([epoch.pair_losses for epoch in model.history_])
     return float(losses.std(axis=(1, 2)).mean())
 
@@ -39,7 +40,7 @@ def page(record: dict[str, Any]) -> str:
     made, machine_of = record["versions"], record["machine"]
     parts = [
         "# Differences between pair losses",
-        f"{generated('pair_losses')} JOAO with default settings, seed 0, 20 epochs, all pairs equally likely throughout; "
+        f"{generated('pair_losses')} JOAO with the default settings until 2026-11-18, seed 0, 20 epochs, all pairs equally likely throughout; "
         f"joao {made['joao']}, {machine_of['processor']}. Standard deviation over the 25 pairs, mean over epochs. Relative to "
         "`nt_xent`: median over the data sets.",
         markdown(["", *SETS, "relative to `nt_xent`"], lines),

@@ -3,7 +3,7 @@
 >>> import joao
 >>> model = joao.JOAO(epochs=2).fit(joao.read("MUTAG"))
 >>> model.transform(joao.read("MUTAG")).shape
-(188, 96)
+(188, 303)
 """
 
 from typing import TYPE_CHECKING, Any

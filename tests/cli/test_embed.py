@@ -22,7 +22,7 @@ def test_npz_and_csv_contain_the_embeddings(joao, mutag_run, tmp_path):
     for name in ("all.npz", "all.csv"):
         outcome = joao("embed", mutag_run, "MUTAG", "--out", name)
         assert (outcome.code, outcome.err) == (0, "")
-        assert_mentions(outcome.out.splitlines()[0], name, 188, 96)
+        assert_mentions(outcome.out.splitlines()[0], name, 188, 303)
         assert last_command(outcome) == ["evaluate", str(mutag_run), "MUTAG"]
     with np.load(tmp_path / "all.npz", allow_pickle=False) as file:
         np.testing.assert_array_equal(file["embeddings"], expected)
@@ -34,7 +34,7 @@ def test_npz_and_csv_contain_the_embeddings(joao, mutag_run, tmp_path):
 
 def test_json(joao, mutag_run):
     outcome = joao("embed", mutag_run, "MUTAG", "--out", "all.csv", "--json")
-    assert json.loads(outcome.out) == {"file": "all.csv", "graphs": 188, "dimensions": 96}
+    assert json.loads(outcome.out) == {"file": "all.csv", "graphs": 188, "dimensions": 303}
 
 
 def test_quiet_prints_nothing(joao, mutag_run, tmp_path):
@@ -69,8 +69,8 @@ def test_rows_of_baselines_beside_the_embeddings(joao, mutag_run, tmp_path):
     assert joao("embed", mutag_run, "MUTAG", "--out", "all.csv", "--with", "wl").code == 0
     with (tmp_path / "all.csv").open(newline="") as file:
         header, *lines = csv.reader(file)
-    assert header[98:100] == ["wl0", "wl1"]
-    np.testing.assert_array_equal(np.array([line[98:] for line in lines], dtype=float), counts.toarray())
+    assert header[305:307] == ["wl0", "wl1"]
+    np.testing.assert_array_equal(np.array([line[305:] for line in lines], dtype=float), counts.toarray())
     outcome = joao("embed", mutag_run, "MUTAG", "--out", "more.npz", "--with", "wx")
     assert outcome.code != 0
     assert_mentions(outcome.err, "--with", "wx", "wl")

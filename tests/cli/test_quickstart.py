@@ -48,7 +48,7 @@ def test_the_record_has_five_shared_partitions(started):
 def test_embeddings_are_in_the_order_of_the_data(started):
     dataset = read(BUNDLED / "MUTAG.zip")
     with np.load(started[1] / "embeddings.npz", allow_pickle=False) as file:
-        assert file["embeddings"].shape == (188, 96)
+        assert file["embeddings"].shape == (188, 303)
         np.testing.assert_array_equal(file["classes"], dataset.classes)
 
 

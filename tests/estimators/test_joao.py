@@ -102,7 +102,7 @@ def same_weights(first, second):
 
 def test_one_row_a_graph_in_the_order_given(fitted):
     embeddings = fitted.transform(GRAPHS)
-    assert embeddings.shape == (16, 96)
+    assert embeddings.shape == (16, 3 * 96 + 3 + 8)  # three readouts of all layers, attributes and random walks
     assert embeddings.dtype == np.float32
     np.testing.assert_allclose(fitted.transform(GRAPHS[::-1]), embeddings[::-1], rtol=1e-5, atol=1e-5)
 
@@ -186,7 +186,7 @@ def test_params_reach_the_recipe():
     assert recipe.policy.options["gamma"] == 0.7
     training = recipe.training
     assert (training.epochs, training.batch_size, training.learning_rate, training.seed) == (1, 4, 0.002, 5)
-    assert model.transform(GRAPHS).shape == (16, 12)
+    assert model.transform(GRAPHS).shape == (16, 3 * 12 + 65)
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,7 @@ def test_in_a_pipeline_with_a_grid_search():
 
 def test_pandas_output():
     frame = joao.JOAO(**OPTIONS).set_output(transform="pandas").fit_transform(GRAPHS)
-    assert list(frame.columns) == [f"joao{number}" for number in range(96)]
+    assert list(frame.columns) == [f"joao{number}" for number in range(299)]
     assert list(frame.index) == list(range(16))
     np.testing.assert_array_equal(frame.to_numpy(), joao.JOAO(**OPTIONS).fit_transform(GRAPHS))
 
@@ -300,7 +300,7 @@ def test_other_kinds_of_graphs(kind, monkeypatch):
         "name": "MUTAG",
     }[kind]
     embeddings = joao.JOAO(**OPTIONS).fit_transform(graphs)
-    assert embeddings.shape == (188 if kind == "name" else 6, 96)
+    assert embeddings.shape == {"networkx": (6, 361), "Dataset": (6, 300), "name": (188, 303)}[kind]
     assert np.isfinite(embeddings).all()
 
 
@@ -432,7 +432,7 @@ def test_loading_keeps_the_path_that_was_asked_for(fitted, tmp_path, device, is_
 def test_a_loaded_model_does_not_fit_again_without_its_own_augmentations(tmp_path):
     joao.JOAO(augmentations=[NodeDrop(0.4), Identity()], **OPTIONS).fit(GRAPHS).save(tmp_path / "run")
     loaded = joao.JOAO.load(tmp_path / "run", device="cpu")
-    assert loaded.transform(GRAPHS).shape == (len(GRAPHS), 96)
+    assert loaded.transform(GRAPHS).shape == (len(GRAPHS), 299)
     with refused("augmentations", "'own node_drop'"):
         loaded.fit(GRAPHS, retrain=True)
 

@@ -49,7 +49,7 @@ def test_scikit_learn_can_clone_search_and_validate():
 def test_feature_union_of_an_encoder_and_a_kernel():
     union = FeatureUnion(members())
     rows = union.fit_transform(GRAPHS)
-    assert rows.shape == (20, 96 + joao.WL().fit_transform(GRAPHS).shape[1])
+    assert rows.shape == (20, 3 * 96 + 65 + 8 + joao.WL().fit_transform(GRAPHS).shape[1])
     assert cross_val_score(make_pipeline(union, MaxAbsScaler(), LinearSVC()), GRAPHS, CLASSES, cv=3).min() > 0.5
 
 

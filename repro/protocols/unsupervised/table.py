@@ -106,10 +106,10 @@ HEADER = [
 
 
 SETTING = (
-    "Features are node labels, or a constant if there are none. JOAO() with default settings also uses attributes, and "
-    "degrees if there are neither. C is selected inside each training fold. Average: for rows with a figure on every "
-    "data set. Average rank: rank by our figures among the rows of the paper's table, averaged over the data sets of "
-    "the row; ties share ranks."
+    "Features are node labels, or a constant if there are none. JOAO() with default settings also uses attributes, "
+    "degrees if there are neither, and random walks, which it did not until 2026-11-18. C is selected inside each "
+    "training fold. Average: for rows with a figure on every data set. Average rank: rank by our figures among the "
+    "rows of the paper's table, averaged over the data sets of the row; ties share ranks."
 )
 
 

@@ -140,10 +140,11 @@ class Features:
 
     def columns(self, dataset: Dataset) -> torch.Tensor:
         """Compute the node features ``(N, d)`` of ``dataset``; bytes if all columns are one-hot."""
-        # Training keeps a byte, and about six numbers with gradients for the nodes of a batch.
+        # Training keeps a byte or a number, and about six numbers with gradients for the nodes of a batch.
         num_batch_nodes = int(np.sort(np.diff(dataset.first_node))[-_BATCH_GRAPHS:].sum())
         what = f"{self.width} columns of features for {dataset.num_nodes} nodes"
-        needed = (self.width or 0) * (dataset.num_nodes + 24 * num_batch_nodes)
+        size = 4 if self.shift or self.rule == "with_degree" else 1
+        needed = (self.width or 0) * (size * dataset.num_nodes + 24 * num_batch_nodes)
         Budget(dataset.name, dataset.num_bytes).take(needed, what)
         if self.rule == "constant":
             return torch.ones(dataset.num_nodes, 1, dtype=torch.uint8)
@@ -164,7 +165,13 @@ class Features:
                 parts.append(self._degree_columns(dataset))
             parts.append(self._standardise(return_probabilities(dataset), slice(-len(_WALKS), None)))
         given = [part for part in parts if part is not None]
-        return given[0] if len(given) == 1 else torch.cat([part.float() for part in given], dim=1)
+        if len(given) == 1:
+            return given[0]
+        columns, end = torch.empty(dataset.num_nodes, sum(part.shape[1] for part in given)), 0
+        for part in given:
+            end += part.shape[1]
+            columns[:, end - part.shape[1] : end] = part
+        return columns
 
     def unknown_labels(self, dataset: Dataset | Shards) -> int:
         """Number of nodes whose labels are not in the vocabulary; they get all-zero columns."""

@@ -47,7 +47,8 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
     Args:
         method: the pre-training method, a name in :data:`joao.config.recipe.METHODS`. ``joaov2`` has a projection head
             for each augmentation, ``joao_strengths`` also learns the strengths of the augmentations.
-        features: rule for node features, see :mod:`joao.data.features`.
+        features: rule for node features, see :mod:`joao.data.features`; None: ``random_walks``, but ``auto`` for
+            molecules and for custom encoders.
         augmentations: the pool: names, tables of name and options, or objects; None: default of the method.
         strength: strength of augmentations without one of their own.
         strengths: several strengths, each a separate member of the pool: a list, or a dictionary of prior weights;
@@ -79,7 +80,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
     >>> import joao
     >>> embeddings = joao.JOAO(epochs=2).fit_transform(joao.read("MUTAG"))
     >>> embeddings.shape
-    (188, 96)
+    (188, 303)
     """
 
     compared_as = "pre-trained"
@@ -89,7 +90,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
         self,
         method: str = "joao",
         *,
-        features: str = "auto",
+        features: str | None = None,
         augmentations: Sequence[str | Mapping[str, Any] | Augmentation] | None = None,
         strength: float = 0.2,
         strengths: Sequence[float] | Mapping[float, float] | None = None,
@@ -310,7 +311,9 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
             raise UserError(
                 "JOAO: strengths cannot be combined with augmentation objects, which have their own. Remove strengths."
             )
+        is_custom = _custom_encoder(self.encoder) is not None  # it may be made for the user's own columns
         given = {
+            "features": "auto" if self.features is None and is_custom else self.features,
             "augmentations": None if are_custom else self.augmentations,
             "strengths": [] if are_custom else self.strengths,
             "encoder": _encoder_table(self.encoder),
@@ -322,7 +325,6 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
         return make_recipe(
             {
                 "method": self.method,
-                "features": self.features,
                 "strength": self.strength,
                 **{key: value for key, value in given.items() if value is not None},
                 "policy": self._policy(),

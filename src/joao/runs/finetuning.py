@@ -164,7 +164,7 @@ class FinetunedModel:
     @torch.no_grad()
     def predict_logits(self, dataset: Dataset) -> Tensor:
         """Compute ``(G, C)`` outputs for any graphs with the same kind of features, on the CPU."""
-        embeddings = self.trained.embed(dataset)
+        embeddings = self.trained.embed(dataset, pooled=True)
         logits = self.classifier.classify(embeddings.to(self.classifier.shift.device)).cpu()
         if not bool(logits.isfinite().all()):
             raise UserError(

@@ -225,7 +225,7 @@ def pretrain(
     >>> graphs = joao.read("MUTAG")
     >>> trained = pretrain(make_recipe({"method": "joaov2", "training": {"epochs": 1}}), graphs, device="cpu")
     >>> trained.embed(graphs).shape
-    torch.Size([188, 96])
+    torch.Size([188, 303])
     """
     if checkpoint_every < 1:
         raise UserError(f"checkpoint_every must be at least 1, got {checkpoint_every}.")

@@ -101,13 +101,16 @@ class TrainedEncoder:
         return store
 
     @limit_threads()
-    def embed(self, dataset: Dataset | Shards) -> Tensor:
-        """Compute ``(G, d)`` embeddings of any graphs with the same kind of features; shards are read one by one."""
+    def embed(self, dataset: Dataset | Shards, *, pooled: bool = False) -> Tensor:
+        """Compute ``(G, d)`` embeddings of any graphs with the same kind of features; shards are read one by one.
+
+        ``pooled``: as in training, without the encoder's readout.
+        """
         if isinstance(dataset, Shards):
-            return torch.cat([self.embed(piece) for piece in dataset.pieces()])
+            return torch.cat([self.embed(piece, pooled=pooled) for piece in dataset.pieces()])
         store = self.store(dataset)
         device = next((value.device for value in self.encoder.state_dict().values()), torch.device("cpu"))
-        embeddings = embed(self.encoder, store.to(device))
+        embeddings = embed(self.encoder, store.to(device), pooled=pooled)
         if not bool(embeddings.isfinite().all()):
             bad = int((~embeddings.isfinite().all(dim=1)).nonzero()[0])
             raise UserError(f"{dataset.name}: the embedding of graph {bad} is not finite. The weights are damaged.")

@@ -27,6 +27,7 @@ from joao.config.recipe import Recipe
 from joao.core.graphs import GraphBatch, Store
 from joao.core.randomness import torch_generator
 from joao.encoders import Encoder, NodeEncoder
+from joao.encoders.base import LayeredEncoder
 from joao.heads import Heads
 from joao.objectives import NodeObjective
 
@@ -157,18 +158,19 @@ def preserve_buffers(module: nn.Module) -> Iterator[None]:
 
 
 @torch.no_grad()
-def embed(encoder: Encoder, store: Store, budget: int | None = None) -> Tensor:
+def embed(encoder: Encoder, store: Store, budget: int | None = None, *, pooled: bool = False) -> Tensor:
     """Compute the ``(G, d)`` embeddings of all graphs of ``store``, on the CPU, in evaluation mode.
 
     ``encoder``, on the device of ``store``, is left in the mode it was in. ``budget``, the approximate number of nodes
     and edges in a batch, bounds memory and does not change the result, except for rounding. By default, the encoder
-    chooses it on a CPU, and the batches fill a GPU.
+    chooses it on a CPU, and the batches fill a GPU. ``pooled``: as in training, without the encoder's readout.
     """
+    one_batch = encoder if pooled and isinstance(encoder, LayeredEncoder) else encoder.embed
     budget = budget or (encoder.cpu_budget if store.device.type == "cpu" else 400_000)
     was_training = encoder.training
     encoder.eval()
     everything = torch.arange(len(store), device=store.device)
-    parts = [encoder.embed(store.batch(graphs)).cpu() for graphs in batches_by_size(store, everything, budget)]
+    parts = [one_batch(store.batch(graphs)).cpu() for graphs in batches_by_size(store, everything, budget)]
     encoder.train(was_training)
     return torch.cat(parts).float()
 
