@@ -56,6 +56,12 @@ def _unsupervised(method: str) -> list[ScoredRow]:
     return [unsupervised_rows()[method, name] for name in unsupervised_sets()]
 
 
+def _finished(method: str) -> list[str]:
+    """Data sets on which all seeds of a method are finished."""
+    rows = unsupervised_rows()
+    return [name for name in unsupervised_sets() if (method, name) in rows and rows[method, name].num_seeds == 5]
+
+
 def _few_labels(method: str, rate: int = 10) -> list[Any]:
     """Rows of the data sets that the paper's table has and that were run."""
     return [row for (name, each, _), row in few_label_rows().items() if (name, each) == (method, rate) and row.paper]
@@ -81,7 +87,11 @@ def results_overview() -> str:
         "uniform pairs": ("uniform", None, None),
         "JOAO": ("joao", "joao", "joao"),
         "JOAOv2": ("joaov2", "joaov2", "joaov2"),
+        "JOAO(), default settings": ("joao_default", None, None),
+        "JOAO() and WL kernel": ("joao_default+wl", None, None),
     }
+    is_done = {method for method, _ in unsupervised_rows() if len(_finished(method)) == len(unsupervised_sets())}
+    shown = {name: own for name, own in shown.items() if own[0] is None or own[0] in is_done}
     readers: tuple[Callable[[str], list[Any]], ...] = (_unsupervised, _few_labels, _last_epochs, _transfer_or_some)
     lines = [
         [name, *(_average(read(each)) if each else "" for read, each in zip(readers, (*own, own[-1]), strict=True))]

@@ -233,7 +233,7 @@ DAMAGES = {
     "truncated run.json": (truncate("run.json"), ["joao: run/run.json: "]),
     "truncated weights": (truncate("weights.safetensors"), ["joao: run/weights.safetensors: "]),
     "truncated recipe": (truncate("recipe.toml"), ["joao: run/recipe.toml: ", "TOML"]),
-    "truncated metrics": (truncate("metrics.jsonl"), ["joao: run/metrics.jsonl line 11: "]),
+    "truncated metrics": (truncate("metrics.jsonl"), ["joao: run/metrics.jsonl line "]),
     "no weights": (
         lambda run: (run / "weights.safetensors").unlink(),
         ["joao: run/weights.safetensors: ", os.strerror(errno.ENOENT)],

@@ -34,7 +34,8 @@ UNSEEN = random_graphs(9, mean_nodes=8, num_edge_attributes=2, seed=2)
 RECIPE = make_recipe(
     {
         "data": "/home/somebody/secret/graphs.jsonl",
-        "encoder": {"name": "gin", "width": 24},
+        "features": "auto",
+        "encoder": {"name": "gin", "width": 24, "readout": "sum"},
         "training": {"epochs": 2, "batch_size": 10, "seed": 3},
     }
 )
@@ -262,7 +263,7 @@ def test_model_card_matches_the_run(run, file):
     trained = load_run(run, device="cpu")
     size = 4 * 24 + 24 + 5 * (24 * 24 + 24) + 3 * 2 * 24  # two linear layers and a norm in each of three layers
     assert_mentions(card, "20 graphs", "synthetic", GRAPHS.fingerprint)
-    assert_mentions(card, "gin (width = 24, layers = 3)", f"{size:,} parameters")
+    assert_mentions(card, 'gin (width = 24, layers = 3, readout = "sum")', f"{size:,} parameters")
     assert_mentions(card, "2 epochs", "of 10", "learning rate 0.01", "seed 3")
     first, second, probability = trained.policy.top(1)[0]
     assert f"| {first} + {second} | {probability:.3f} | {trained.drawn[first, second]:.3f} |" in card
@@ -314,7 +315,8 @@ def test_half_precision_file_embeds_molecules(molecule_run, tmp_path):
 
 def test_molecules_with_other_features(tmp_path):
     pytest.importorskip("rdkit")
-    table = {"features": "labels", "encoder": {"name": "gin", "width": 8}, "training": {"epochs": 1, "batch_size": 4}}
+    table = {"features": "labels", "encoder": {"name": "gin", "width": 8, "readout": "sum"}}
+    table["training"] = {"epochs": 1, "batch_size": 4}
     pretrain(make_recipe(table), molecules(SMILES), folder=tmp_path / "run", device="cpu")
     file = export(tmp_path / "run", tmp_path / "model.safetensors", half=True).file
     assert joao.load(file, device="cpu").transform(molecules(SMILES)).shape == (8, 24)

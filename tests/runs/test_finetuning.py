@@ -25,7 +25,9 @@ from tests.messages import refused
 
 GRAPHS = random_graphs(36, mean_nodes=6, num_classes=3, seed=1)
 UNSEEN = random_graphs(9, mean_nodes=7, num_classes=3, seed=2)
-RECIPE = make_recipe({"encoder": {"name": "gin", "width": 8}, "training": {"epochs": 2, "batch_size": 12, "seed": 3}})
+RECIPE = make_recipe(
+    {"features": "auto", "encoder": {"width": 8}, "training": {"epochs": 2, "batch_size": 12, "seed": 3}}
+)
 HOW = Finetune(epochs=4, batch_size=10, learning_rate=0.01, patience=20, balanced=True, standardise=True)
 
 
@@ -70,7 +72,7 @@ def folder(finetuned, tmp_path):
 
 def test_probabilities_are_a_softmax_of_standardised_embeddings(finetuned, folder):
     weights = {name: value.double().numpy() for name, value in load_file(folder / "weights.safetensors").items()}
-    embeddings = load_run(folder, device="cpu").embed(UNSEEN).double().numpy()
+    embeddings = load_run(folder, device="cpu").embed(UNSEEN, pooled=True).double().numpy()
     standardised = (embeddings - weights["classifier.shift"]) / weights["classifier.scale"]
     logits = standardised @ weights["classifier.linear.weight"].T + weights["classifier.linear.bias"]
     expected = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
@@ -83,7 +85,7 @@ def test_embeddings_are_standardised_over_the_training_graphs(trained, finetuned
     encoder, store = copy.deepcopy(trained.encoder), trained.store(GRAPHS)
     draws = torch_generator(0, "fine-tuning calibration")
     calibrate(encoder, store, HOW.batch_size, draws, torch.from_numpy(learn))
-    before = embed(encoder, store)[learn].double().numpy()
+    before = embed(encoder, store, pooled=True)[learn].double().numpy()
     np.testing.assert_allclose(finetuned.classifier.shift.numpy(), before.mean(axis=0), rtol=1e-4, atol=1e-5)
     assert (finetuned.info.num_train, finetuned.info.num_validation) == (len(learn), len(choose)) == (29, 7)
 

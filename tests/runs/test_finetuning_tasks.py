@@ -62,7 +62,7 @@ def by_hand(dataset, kind):
 
 
 def test_predictions_are_probabilities_or_numbers_in_their_units(found):
-    embeddings = found.trained.embed(UNSEEN).double()
+    embeddings = found.trained.embed(UNSEEN, pooled=True).double()
     weights = {name: value.double() for name, value in found.classifier.state_dict().items()}
     outputs = (embeddings - weights["shift"]) / weights["scale"] @ weights["linear.weight"].T + weights["linear.bias"]
     if found.kind == "binary":
@@ -131,7 +131,7 @@ def test_labels_are_counted(found):
 
 def test_regression_is_in_the_units_of_the_labels(trained):
     """A linear function of the embeddings, which a linear layer can learn."""
-    embeddings = trained.embed(GRAPHS).numpy()
+    embeddings = trained.embed(GRAPHS, pooled=True).numpy()
     values = 5000 + 100 * embeddings @ np.cos(np.arange(embeddings.shape[1]))[:, None] / embeddings.std()
     known = dataclasses.replace(GRAPHS, targets=values.astype(np.float32), target_names=("known",))
     how = Finetune(epochs=200, batch_size=20, learning_rate=0.03, frozen=True, standardise=True)

@@ -35,7 +35,8 @@ MOLECULES = dataclasses.replace(
     node_labels=np.stack([np.arange(GRAPHS.num_nodes) % 9, np.arange(GRAPHS.num_nodes) % 3], axis=1).astype(np.uint8),
     edge_attr=np.stack([(GRAPHS.source + GRAPHS.target) % 4, 0 * GRAPHS.source], axis=1).astype(np.uint8),
 )
-RECIPE = make_recipe({"training": {"epochs": 4, "batch_size": 5, "seed": 3}})
+FOUR = {"features": "auto", "encoder": {"readout": "sum"}}  # four columns, which the encoders below are made for
+RECIPE = make_recipe({**FOUR, "training": {"epochs": 4, "batch_size": 5, "seed": 3}})
 
 
 class Interrupted(Exception):
@@ -66,7 +67,9 @@ class NodeSum(nn.Module):
 
 
 def small(method="joao", parts=None, **training):
-    return make_recipe({"method": method, **(parts or {}), "training": {"epochs": 1, "batch_size": 7, **training}})
+    return make_recipe(
+        {**FOUR, "method": method, **(parts or {}), "training": {"epochs": 1, "batch_size": 7, **training}}
+    )
 
 
 def same_tensors(first, second):
@@ -384,7 +387,7 @@ def test_weights_that_do_not_match_the_recipe_are_rejected(tmp_path):
 def test_untrained_encoder_has_initial_weights_and_calibrated_normalisation():
     features = Features.from_dataset(GRAPHS)
     store = make_store(GRAPHS, features)
-    recipe = make_recipe({"training": {"batch_size": 100}})
+    recipe = make_recipe({**FOUR, "training": {"batch_size": 100}})
     encoder = build_method(recipe, store).encoder
     batch = store.batch(torch.arange(len(store)))
 
@@ -408,7 +411,7 @@ def test_untrained_encoder_has_initial_weights_and_calibrated_normalisation():
         make_untrained(recipe, GRAPHS, features, calibrated=False, device="cpu").embed(GRAPHS), straw_man
     )
     assert not torch.allclose(calibrated, straw_man, atol=1e-2)
-    in_small_batches = make_recipe({"training": {"batch_size": 5}})
+    in_small_batches = make_recipe({**FOUR, "training": {"batch_size": 5}})
     assert not torch.equal(make_untrained(in_small_batches, GRAPHS, features, device="cpu").embed(GRAPHS), calibrated)
 
 
@@ -486,7 +489,9 @@ def test_custom_modules_are_copied():
 
 def test_node_objectives_reject_encoders_without_node_vectors():
     with refused("NodeSum", "gin", "res_gcn", "molecule_gin"):
-        pretrain(make_recipe({"method": "infomax"}), GRAPHS, device="cpu", custom=CustomParts(encoder=NodeSum(4)))
+        pretrain(
+            make_recipe({**FOUR, "method": "infomax"}), GRAPHS, device="cpu", custom=CustomParts(encoder=NodeSum(4))
+        )
 
 
 def test_loading_needs_the_custom_encoder(tmp_path):
@@ -532,7 +537,7 @@ def test_molecules_train_with_atoms_and_bonds(fast, dtype):
     [
         (GRAPHS, {"encoder": "molecule_gin", "features": "atoms"}, ["synthetic", "'atoms'", "'auto'"]),
         (GRAPHS, {"encoder": "molecule_gin"}, ["MoleculeGin", 4, 0, "gin"]),
-        (MOLECULES, {"encoder": "gin"}, ["Gin", "'atoms'", "features = 'labels'"]),
+        (MOLECULES, {"encoder": "gin", "features": "auto"}, ["Gin", "'atoms'", "features = 'labels'"]),
         (MOLECULES, {"encoder": "molecule_gin", "features": "labels"}, ["MoleculeGin", 12, 2, "gin"]),
         (MOLECULES, {"encoder": "molecule_gin"}, ["'atoms'", "fill", "'token'", "'noise'"]),
         (GRAPHS, {"augmentations": MASKING}, ["fill", "'noise'", "'mean'", "'token'"]),

@@ -101,7 +101,7 @@ _CODES = {"attribute_mask": {"fill": "token"}}
 # Options that older recipes do not have. With these values, which do what was done before, recipes leave them out.
 _LATER = [("readout", "sum"), ("negatives", "auto")]
 # Every recipe beside a run has these keys. An option that such a recipe leaves out is not the default of today.
-_COMPLETE = {"features", "max_degree", "encoder", "heads", "objective", "policy", "training"}
+COMPLETE = {"features", "max_degree", "encoder", "heads", "objective", "policy", "training"}
 
 MAX_MEMBERS = 256  # layers of an encoder, or augmentations in a pool
 
@@ -275,7 +275,7 @@ def make_recipe(table: Mapping[str, Any], source: str = "recipe", kind: str = "g
         if kind != "graphs":
             raise UserError(f"{source}: preset '{preset}' is not for {kind}. Remove it.")
         kind_defaults = {**kind_defaults, **PRESETS[preset]}
-    if table.keys() >= _COMPLETE:
+    if table.keys() >= COMPLETE:
         kind_defaults = {"encoder": kind_defaults["encoder"], "training": {}}
     defaults = {"encoder": kind_defaults["encoder"], "augmentations": POOL, **METHODS[method]}
     parts: dict[str, Part] = {}
@@ -286,7 +286,9 @@ def make_recipe(table: Mapping[str, Any], source: str = "recipe", kind: str = "g
             value = {**default, **value}
         parts[family] = _part(value, members, f"{source}: {family}", kind_defaults)
     _check_at_most(parts["encoder"].options.get("layers", 1), f"{source}: encoder: layers")
-    features = check_value(table.get("features", kind_defaults.get("features", "auto")), str, f"{source}: features")
+    takes_codes = ENCODERS[parts["encoder"].name].codes is not None
+    default = "auto" if takes_codes else kind_defaults.get("features", "auto")
+    features = check_value(table.get("features", default), str, f"{source}: features")
     if features not in RULES:
         raise UserError(f"{source}: unknown rule '{features}' for features. {suggest(features, RULES)}")
     if kind in RULE_OF_KIND and features == "auto":

@@ -36,7 +36,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
 from torch import Tensor
 
-from joao.config.recipe import Recipe, make_recipe, parse_toml
+from joao.config.recipe import COMPLETE, Recipe, make_recipe, parse_toml
 from joao.core.errors import JoaoNotice, UserError, WriteError, one_line, short_repr, user_error_on_failure
 from joao.core.files import (
     already_exists,
@@ -234,7 +234,10 @@ class Run:
         path = folder / "recipe.toml"
         if (text := read_text(folder, path.name)) is None:
             raise UserError(f"{path}: is missing.")
-        return cls(folder, make_recipe(parse_toml(text, str(path)), str(path)), info)
+        table = parse_toml(text, str(path))
+        if missing := sorted(COMPLETE - table.keys()):
+            raise UserError(f"{path}: is damaged: its TOML has no {', '.join(missing)}.")
+        return cls(folder, make_recipe(table, str(path)), info)
 
     def metrics(self, num_epochs: int | None = None) -> list[EpochMetrics]:
         """Return the metrics of the first ``num_epochs`` epochs; None: of all epochs of a finished run."""
