@@ -18,7 +18,9 @@ from joao.training.finetune import Finetune
 from tests.messages import refused
 
 NAN = np.nan
-RECIPE = make_recipe({"encoder": {"name": "gin", "width": 8}, "training": {"epochs": 2, "batch_size": 20, "seed": 3}})
+RECIPE = make_recipe(
+    {"features": "auto", "encoder": {"width": 8}, "training": {"epochs": 2, "batch_size": 20, "seed": 3}}
+)
 HOW = Finetune(epochs=6, batch_size=20, learning_rate=0.01, balanced=True, standardise=True)
 
 
