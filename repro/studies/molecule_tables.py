@@ -177,7 +177,12 @@ def compute(cell: Cell, root: Path | None, encoder: Path, cache: Cache) -> dict[
         scaled = (each / spread).astype(np.float32), (dataset.targets[split.test] / spread).astype(np.float32)
         figures = task_figures(kind, *scaled, dataset.target_names)
         errors[name] = 1 - figures["roc_auc"] if kind == "binary" else figures["rmse"]
-    made = {"seconds": seconds, "sizes": list(map(len, split)), "model": encoder.name, "versions": versions()}
+    made = {
+        "seconds": {name: each for name, each in seconds.items() if each == each},
+        "sizes": list(map(len, split)),
+        "model": encoder.name,
+        "versions": versions(),
+    }
     return {"errors": errors, "uncertainty": uncertain, **made}
 
 
