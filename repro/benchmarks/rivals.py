@@ -14,7 +14,8 @@ from repro.benchmarks.workloads import Workload
 GEOMETRIC = "torch-geometric, node dropping"
 UNCHANGED = "torch-geometric, no augmentation"
 PYGCL = "PyGCL, node dropping"
-MAKERS = (GEOMETRIC, UNCHANGED, PYGCL)
+DIG = "DIG, node dropping"
+MAKERS = (GEOMETRIC, UNCHANGED, PYGCL, DIG)
 
 # Makes a rival anew, and returns one epoch of it.
 Maker = Callable[[], Callable[[], object]]
@@ -26,7 +27,8 @@ def rivals_of(workload: Workload, device: torch.device, seed: int) -> tuple[dict
     missing: dict[str, str] = {}
     for name in MAKERS:
         try:
-            importlib.import_module("GCL.models" if name == PYGCL else "repro.benchmarks.plain_geometric")
+            packages = importlib.import_module("repro.benchmarks.packages")
+            packages.import_package(*{PYGCL: ["GCL.models"], DIG: ["dig.sslgraph.method"]}.get(name, []))
         except Exception as error:  # an old package may fail in any way when it is loaded
             missing[name] = " ".join(f"cannot be imported ({type(error).__name__}: {error}).".split())
             continue
@@ -35,6 +37,7 @@ def rivals_of(workload: Workload, device: torch.device, seed: int) -> tuple[dict
 
 
 def _maker(name: str, workload: Workload, device: torch.device, seed: int) -> Maker:
+    from repro.benchmarks.packages import PyGclTraining, dig_epoch
     from repro.benchmarks.plain_geometric import GeometricGin, PlainTraining, data_list, node_drop
 
     graphs = data_list(workload.store)
@@ -44,9 +47,10 @@ def _maker(name: str, workload: Workload, device: torch.device, seed: int) -> Ma
             model = GeometricGin(workload.store.num_features, workload.width, workload.layers)
         generator = torch_generator(seed, name)
         if name == PYGCL:
-            from repro.benchmarks.pygcl import PyGclTraining
-
             return PyGclTraining(graphs, model, workload.batch_size, device, generator).epoch
+        if name == DIG:
+            sizes = (workload.store.num_features, workload.width, workload.layers)
+            return dig_epoch(graphs, sizes, workload.batch_size, device, generator)
         augment = node_drop if name == GEOMETRIC else None
         return PlainTraining(graphs, augment, model, NtXent(), workload.batch_size, device, generator).epoch
 

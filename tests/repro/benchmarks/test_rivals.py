@@ -11,9 +11,9 @@ from joao.config.builder import build_method
 from joao.objectives import NtXent
 from joao.training.model import ContrastiveModel
 from joao.training.steps import View, project
-from repro.benchmarks import rivals
+from repro.benchmarks import packages
 from repro.benchmarks.plain_geometric import GeometricGin, PlainTraining, data_list, node_drop
-from repro.benchmarks.rivals import GEOMETRIC, PYGCL, UNCHANGED, rivals_of
+from repro.benchmarks.rivals import DIG, GEOMETRIC, PYGCL, UNCHANGED, rivals_of
 from repro.benchmarks.steps import recipe_of
 from repro.benchmarks.workloads import Workload
 from tests.messages import assert_mentions
@@ -87,31 +87,30 @@ def test_epoch_uses_every_graph_once_and_updates_every_weight(graphs, generator)
 
 def test_missing_package_is_reported_without_error(workload, monkeypatch):
     monkeypatch.setitem(sys.modules, "GCL", None)
+    monkeypatch.setitem(sys.modules, "dig", None)
     makers, missing = rivals_of(workload, CPU, 0)
     assert list(makers) == [GEOMETRIC, UNCHANGED]
-    assert list(missing) == [PYGCL]
-    assert "ModuleNotFoundError" in missing[PYGCL]
-    assert "\n" not in missing[PYGCL]
+    assert list(missing) == [PYGCL, DIG]
+    for reason in missing.values():
+        assert "ModuleNotFoundError" in reason
+        assert "\n" not in reason
     for make in makers.values():
         assert make()() > 0
 
 
 def test_package_that_fails_to_import_is_reported(workload, monkeypatch):
-    real = rivals.importlib.import_module
-
-    def broken(name):
-        if name.startswith("GCL"):
+    def broken(*names):
+        if names:
             raise builtins.AttributeError("no attribute\n'scatter'")
-        return real(name)
 
-    monkeypatch.setattr(rivals.importlib, "import_module", broken)
+    monkeypatch.setattr(packages, "import_package", broken)
     missing = rivals_of(workload, CPU, 0)[1]
-    assert list(missing) == [PYGCL]
+    assert list(missing) == [PYGCL, DIG]
     assert_mentions(missing[PYGCL], "AttributeError", "attribute 'scatter'")
 
 
-def test_pygcl_is_used_as_in_its_examples(workload, monkeypatch):
-    """Oracle: a stand-in with the signatures of PyGCL 0.1.2, since the package does not load with current torch."""
+def test_packages_are_used_as_in_their_examples(workload, monkeypatch):
+    """Oracle: stand-ins with the signatures of PyGCL 0.1.2 and DIG 1.1.0, which need an environment of their own."""
     calls = []
 
     class NodeDropping:
@@ -130,16 +129,35 @@ def test_pygcl_is_used_as_in_its_examples(workload, monkeypatch):
         def forward(self, g1=None, g2=None, batch=None):
             return NtXent()(g1, g2)
 
+    class GraphCL:
+        def __init__(self, dim, aug_1=None, aug_2=None, aug_ratio=0.2, **options):
+            calls.append((dim, aug_1, aug_2, aug_ratio, options["tau"]))
+
+        def train(self, encoder, data_loader, optimizer, epochs, per_epoch_out=False):
+            assert per_epoch_out
+            for _ in range(epochs):
+                calls.append(("dig", sum(batch.num_graphs for batch in data_loader)))
+                yield encoder
+
+    trainer = types.SimpleNamespace(trange=range)
     package = {
         "GCL": types.ModuleType("GCL"),
         "GCL.augmentors": types.SimpleNamespace(NodeDropping=NodeDropping),
         "GCL.losses": types.SimpleNamespace(InfoNCE=lambda tau: ("InfoNCE", tau)),
         "GCL.models": types.SimpleNamespace(DualBranchContrast=DualBranchContrast),
+        "dig.sslgraph.method": types.SimpleNamespace(GraphCL=GraphCL),
+        "dig.sslgraph.utils": types.SimpleNamespace(Encoder=lambda features, width, **_: torch.nn.Linear(3, 3)),
+        "dig.sslgraph.method.contrastive.model.contrastive": trainer,
     }
     for name, module in package.items():
         monkeypatch.setitem(sys.modules, name, module)
     makers, missing = rivals_of(workload, CPU, 0)
     assert missing == {}
+    assert not {"dgl", "torch_scatter", "torch_sparse"} & {*sys.modules}
     assert makers[PYGCL]()() > 0
     assert calls[:2] == [("pn", 0.2), (("InfoNCE", 0.2), "G2G")]
     assert calls.count("view") == 2 * 6  # of 188 graphs in batches of 32
+    epoch = makers[DIG]()
+    epoch()
+    epoch()
+    assert calls[-3:] == [(workload.width * workload.layers, "dropN", "dropN", 0.2, 0.2)] + 2 * [("dig", 188)]
