@@ -108,6 +108,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "speed": study_blocks.speed,
     "performance-targets": study_blocks.performance_targets,
     "performance-cpu": study_blocks.performance_cpu,
+    "performance-molecules": study_blocks.performance_molecules,
+    "performance-rivals": study_blocks.performance_rivals,
     "performance-gpu": study_blocks.performance_gpu,
     "performance-roofline": study_blocks.performance_roofline,
     "performance-finetuning": study_blocks.performance_finetuning,
