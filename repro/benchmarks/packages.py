@@ -1,8 +1,7 @@
 """GraphCL with the packages PyGCL 0.1.2 and DIG (``dive-into-graphs`` 1.1.0), as their examples do it.
 
-Both want compiled packages that do not exist for current versions of torch: dgl, torch-scatter and torch-sparse. They
-import them, but GraphCL uses nothing of them, so empty modules take their place while the packages are loaded. In an
-environment of its own:
+Both import compiled packages: dgl, torch-scatter and torch-sparse. GraphCL uses nothing of them, so empty modules take
+their place while PyGCL and DIG are loaded. In an environment of their own:
 
     pip install torch==2.13.0 torch-geometric tqdm
     pip install --no-deps PyGCL==0.1.2 dive-into-graphs==1.1.0
