@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from joao.estimators.kernel_sum import KernelSum as KernelSum
     from joao.estimators.loading import load as load
     from joao.estimators.regressor import JOAORegressor as JOAORegressor
+    from joao.runs.neighbors import neighbors as neighbors
     from joao.runs.parts import Embedder as Embedder
     from joao.runs.parts import embed as embed
 
@@ -56,6 +57,7 @@ _HOME = {
     "compare": "joao.comparison.table",
     "embed": "joao.runs.parts",
     "load": "joao.estimators.loading",
+    "neighbors": "joao.runs.neighbors",
     "read": "joao.data",
 }
 __all__ = [*_HOME, "__version__"]

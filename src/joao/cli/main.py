@@ -19,6 +19,7 @@ from joao.cli.data import data
 from joao.cli.embed import embed, export
 from joao.cli.evaluate import compare, evaluate
 from joao.cli.finetune import finetune, predict
+from joao.cli.neighbors import neighbors
 from joao.cli.pack import pack
 from joao.cli.pretrain import pretrain, quickstart
 from joao.cli.report import report
@@ -30,7 +31,20 @@ BUG = 70  # the exit code of an unexpected exception
 HELP = "Graph contrastive learning that chooses its own augmentations: graphs in, embeddings out."
 
 app = typer.Typer(name="joao", help=HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-for _command in (quickstart, data, compare, pack, pretrain, embed, evaluate, report, finetune, predict, export):
+for _command in (
+    quickstart,
+    data,
+    compare,
+    pack,
+    pretrain,
+    embed,
+    neighbors,
+    evaluate,
+    report,
+    finetune,
+    predict,
+    export,
+):
     app.command()(_command)
 
 # Commands of earlier versions that reproduce the paper. They run from a clone now.
