@@ -128,4 +128,5 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "cluster": study_blocks.cluster_figures,
     "several-gpus": study_blocks.several_gpus,
     "linear-scorer": study_blocks.linear_scorer_table,
+    "neighbors": study_blocks.neighbors_table,
 }

@@ -35,6 +35,7 @@ from repro.studies import (
     linear_scorer,
     molecule_cpu,
     molecule_speed,
+    neighbors,
     pair_losses,
     processes,
     report_page,
@@ -408,6 +409,10 @@ Messages: {listed(messages)}, 4 bytes per parameter. Assumed links: {assumed}.
 
 def cluster_figures() -> str:
     return cluster.figures(read_record("cluster"))
+
+
+def neighbors_table() -> str:
+    return neighbors.block(neighbors.record_file(neighbors.FILE).read())
 
 
 def linear_scorer_table() -> str:

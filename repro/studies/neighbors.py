@@ -44,7 +44,12 @@ def compute(name: str, root: Path | None) -> dict[str, Any]:
         by: float(abs(labels[learn][each] - labels[split.test][:, None]).mean() / labels[learn].std())
         for by, each in rows.items()
     }
-    return {"cell": {"dataset": name}, "differences": differences, "sizes": [len(learn), len(split.test)], "versions": versions()}
+    return {
+        "cell": {"dataset": name},
+        "differences": differences,
+        "sizes": [len(learn), len(split.test)],
+        "versions": versions(),
+    }
 
 
 def block(records: Sequence[Mapping[str, Any]]) -> str:
@@ -64,7 +69,7 @@ def block(records: Sequence[Mapping[str, Any]]) -> str:
         [
             markdown(["neighbours by", "difference in activity"], rows),
             f"Mean absolute difference in activity between a test molecule and its five nearest training molecules, in standard deviations of the training labels; mean over {len(sets)} development sets with published splits (`python -m repro.studies.neighbors`). "
-            f"Encoder - ECFP: {gain.mean:+.3f} (95 % interval over sets {gain.low:+.3f} to {gain.high:+.3f}); the encoder is better on {wins} sets."
+            f"Encoder - ECFP: {gain.mean:+.3f} (95 % interval over sets {gain.low:+.3f} to {gain.high:+.3f}); the encoder is better on {wins} of them."
             + (f" Missing: {', '.join(missing)}." if missing else ""),
         ]
     )

@@ -226,6 +226,13 @@ def test_a_run_on_other_graphs_is_refused(joao, mutag_run):
     assert_refused(outcome, "joao: mine.csv: ", "2", " 1")
 
 
+def test_tasks_of_two_kinds_are_not_mixed(joao, run, tmp_path):
+    write_table("mine.csv", size=SIZES, odd=labels(2), mass=SIZES)
+    outcome = joao("finetune", run, "mine.csv", "--split", "random", "--epochs", 1, "--device", "cpu", "--out", "tuned")
+    assert_noted(outcome, "size", "mass", "--task 'size'")
+    assert load_finetuned(tmp_path / "tuned").tasks == ("odd",)
+
+
 def test_tasks_cannot_be_evaluated(joao, run, mutag_tuned):
     write_table("mine.csv", odd=labels(2))
     outcome = joao("evaluate", run, "mine.csv")
@@ -259,7 +266,7 @@ def test_a_test_set_of_one_class_has_no_score(joao, run):
     ("columns", "options", "values"),
     [
         ({}, [], ["joao: mine.csv: "]),
-        ({"odd": labels(2), "size": SIZES}, [], ["odd", "size", "--tasks"]),
+        ({"odd": labels(2), "size": SIZES}, ["--tasks", "odd,size"], ["odd", "size", "--tasks"]),
         ({"odd": labels(2)}, ["--tasks", "add"], ["joao: mine.csv:1: ", "'add'", "'odd'"]),
         ({"odd": ["yes", "no"] * 30}, ["--tasks", "odd"], ["joao: mine.csv:2: ", "'odd'", "'yes'"]),
         ({"odd": ["yes", "no"] * 30}, [], ["joao: mine.csv: "]),

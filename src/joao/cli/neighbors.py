@@ -44,6 +44,7 @@ def neighbors(
     from joao.core.files import check_new_file, import_parquet, write_file
     from joao.runs.neighbors import SIMILARITIES
     from joao.runs.neighbors import neighbors as search
+    from joao.runs.trained import model_path
 
     check_suffix(out, ".csv", ".parquet")
     check_new_file(out)
@@ -67,6 +68,8 @@ def neighbors(
     output.result({"file": str(out), **facts})
     queries, graphs = quantity(len(found.queries), "query_graphs"), quantity(found.num_graphs, "graphs")
     output.say(f"{out}: {queries}, {count} of {graphs} each. Similarity: {SIMILARITIES[by]}.")
+    if by == "encoder" and model_path(run) != run:  # the rule is in repro/decision-rules.md
+        output.say("On development sets, neighbours by --by ecfp had more similar activities (docs/molecules.md).")
 
 
 def _content(path: Path, lines: Iterator[dict[str, Any]]) -> Iterable[bytes | memoryview]:

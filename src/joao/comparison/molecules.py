@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from joao.baselines.forests import Columns, Forests, molecule_columns
 from joao.baselines.kernel_ridge import KernelRidge, fit_ridge, mean_and_scale, to_predictions
 from joao.comparison.molecule_table import KERNELS, MEMBERS, METHODS, METRICS, TableComparison
-from joao.core.errors import UserError, join_names, short_repr, suggest
+from joao.core.errors import UserError, short_repr, suggest
 from joao.core.processes import map_in_processes
 from joao.core.provenance import command, machine, versions
 from joao.core.registry import check_minimum
@@ -31,6 +31,7 @@ from joao.evaluation.targets import (
     check_learnable,
     infer_label_kind,
     select_tasks,
+    select_tasks_of_a_kind,
     task_figures,
 )
 from joao.runs.trained import load_run, model_path
@@ -148,18 +149,6 @@ def has_tasks_only(dataset: Dataset) -> bool:
     return dataset.kind == "molecules" and dataset.classes is None and dataset.targets is not None
 
 
-def select_tasks_of_a_kind(dataset: Dataset) -> tuple[Dataset, str, str | None]:
-    """Keep the tasks of 0 and 1 or, if there are none, all; return them, their kind and a notice about the others."""
-    assert dataset.targets is not None
-    is_binary = np.all(np.isnan(dataset.targets) | np.isin(dataset.targets, (0, 1)), axis=0)
-    if is_binary.all() or not is_binary.any():
-        return dataset, infer_label_kind(dataset), None
-    names = np.array(dataset.target_names)
-    left_out = join_names(names[~is_binary].tolist())
-    notice = f"{dataset.name}: {left_out} have other values than 0 and 1 and are left out; compare them with --task."
-    return select_tasks(dataset, names[is_binary].tolist()), "binary", notice
-
-
 def compare_table(
     dataset: Dataset,
     plan: TablePlan,
@@ -180,7 +169,8 @@ def compare_table(
     if not dataset.smiles or dataset.kind != "molecules":
         raise UserError(f"{dataset.name}: comparing tasks needs molecules with SMILES. Give a table of SMILES.")
     numbered = replace(dataset, groups=np.arange(len(dataset)))
-    numbered, kind, notice = select_tasks_of_a_kind(select_tasks(numbered))
+    numbered, notice = select_tasks_of_a_kind(select_tasks(numbered))
+    kind = infer_label_kind(numbered)
     if notice is not None:
         on_notice(notice)
     assert numbered.groups is not None

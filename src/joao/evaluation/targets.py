@@ -270,6 +270,21 @@ def infer_label_kind(dataset: Dataset, wanted: str | None = None) -> str:
     return "numbers"
 
 
+def select_tasks_of_a_kind(dataset: Dataset) -> tuple[Dataset, str | None]:
+    """Keep the tasks of 0 and 1 or, if there are none, all; also return a notice about those that are left out."""
+    assert dataset.targets is not None
+    is_binary = np.all(np.isnan(dataset.targets) | np.isin(dataset.targets, (0, 1)), axis=0)
+    if is_binary.all() or not is_binary.any():
+        return dataset, None
+    names = np.array(dataset.target_names)
+    numbers = names[~is_binary].tolist()
+    notice = (
+        f"{dataset.name}: {join_names(numbers)} left out: other values than 0 and 1. For a model of numbers, run the "
+        f"same command with --task {short_repr(numbers[0])} (in Python, tasks=[...])."
+    )
+    return select_tasks(dataset, names[is_binary].tolist()), notice
+
+
 def integer_labels_notice(dataset: Dataset) -> str | None:
     """Return a notice if numeric tasks look like classes: at most ten distinct integers between -10 and 10."""
     assert dataset.targets is not None

@@ -50,6 +50,7 @@ from joao.evaluation.targets import (
     infer_label_kind,
     integer_labels_notice,
     select_tasks,
+    select_tasks_of_a_kind,
     task_figures,
 )
 from joao.runs.folder import check_format, read_text
@@ -301,12 +302,15 @@ def finetune(
     """
     started = time.perf_counter()
     fingerprint = dataset.fingerprint
-    wanted = kind
+    wanted, left_out = kind, None
+    if kind is None and not tasks and dataset.classes is None and dataset.targets is not None:
+        dataset, left_out = select_tasks_of_a_kind(dataset)
     dataset, kind, targets = _select_labelled(dataset, kind, tasks)
     if ensemble and kind == "classes" and len(dataset.class_names) > 2:
         found = f"{len(dataset.class_names)} classes"
         raise UserError(f"{dataset.name}: an ensemble needs tasks or two classes, got {found}. Use a task per class.")
     notices = [
+        left_out,
         split_notice(dataset, test_share) if split is None else None,
         integer_labels_notice(dataset) if kind == "numbers" and wanted is None else None,
     ]
