@@ -412,7 +412,7 @@ def cluster_figures() -> str:
 
 
 def neighbors_table() -> str:
-    return neighbors.block(neighbors.record_file(neighbors.FILE).read())
+    return neighbors.block()
 
 
 def linear_scorer_table() -> str:

@@ -8,7 +8,6 @@ The rule is in ``repro/decision-rules.md``.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +51,9 @@ def compute(name: str, root: Path | None) -> dict[str, Any]:
     }
 
 
-def block(records: Sequence[Mapping[str, Any]]) -> str:
+def block() -> str:
     """The table in docs/molecules.md."""
-    found = {record["cell"]["dataset"]: record["differences"] for record in records}
+    found = {record["cell"]["dataset"]: record["differences"] for record in record_file(FILE).read()}
     sets = [name for name in SETS if name in found]
     if len(sets) < FEWEST_SETS:
         return f"The study is not finished ({len(sets)} of {len(SETS)} sets)."

@@ -147,8 +147,8 @@ def neighbors(
         about = {each.row: each for each in queries}
     else:
         header = csv_header(query, root) if isinstance(query, str) else []
-        named = (column if column in header else None for column in (smiles, identifiers))
-        sources.append(_Blocks(query, Columns(*named, ()), root))
+        columns = Columns(smiles if smiles in header else None, identifiers if identifiers in header else None, ())
+        sources.append(_Blocks(query, columns, root))
         queries, _, rows = _collect(sources[1], space)
         about, exact = {}, True
 
@@ -238,7 +238,8 @@ class _Space:
         self.num_unknown += self.trained.info.features.unknown_labels(dataset)
         embeddings = self.trained.embed(dataset).numpy()
         lengths = np.linalg.norm(embeddings, axis=1, keepdims=True)
-        return np.divide(embeddings, lengths, out=np.zeros_like(embeddings), where=lengths > 0)
+        rows: Rows = np.divide(embeddings, lengths, out=np.zeros_like(embeddings), where=lengths > 0)
+        return rows
 
     def nearest(self, queries: Rows, rows: Rows, k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Numbers of the ``k`` most similar ``rows`` for each query, in any order, and their similarities."""
@@ -280,7 +281,7 @@ def _search(
         best = np.concatenate([best, places[found]], axis=1)
         similarities = np.concatenate([similarities, values], axis=1)
         order = np.lexsort((best, -similarities), axis=1)[:, :k]
-        best, similarities = (np.take_along_axis(each, order, axis=1) for each in (best, similarities))
+        best, similarities = np.take_along_axis(best, order, axis=1), np.take_along_axis(similarities, order, axis=1)
         on_part(best)
     return best, similarities
 
