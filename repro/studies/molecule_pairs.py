@@ -164,9 +164,20 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
             markdown(header, lines) if errors else "",
             "`identity+identity` is contrastive training without augmentation, `untrained` the calibrated encoder before training, *random pair* the mean of the 14 pairs. "
             "*Pair by training labels* chooses for each set the pair with the smallest leave-one-out error on the training molecules, which takes 14 pre-trainings and labels.",
-            conclusion(better) if errors else "",
+            f"{conclusion(better)} {outliers(errors)}" if errors else "",
             markdown(["data set", *errors], by_set) + "\n" if errors else "",
         ]
+    )
+
+
+def outliers(errors: Errors) -> str:
+    """Name the largest error of uniform pairs, and differences that do not depend on it."""
+    worst = int(errors["uniform"].argmax())
+    names = ("joao", "joaov2", NONE, UNTRAINED, "random pair", "pair by training labels")
+    medians = [f"{name} {np.median(errors[name] - errors['uniform']):+.4f}" for name in names]
+    return (
+        f"The intervals are wide because of single sets: the largest error of uniform pairs is {errors['uniform'].max():.2f}, on `{SETS[worst]}`. Medians of the differences, computed after the result was known and deciding "
+        f"nothing: {', '.join(medians)}."
     )
 
 
@@ -175,7 +186,7 @@ def conclusion(better: Sequence[str]) -> str:
     learned = [name for name in ("joao", "joaov2") if name in better]
     if learned:
         return f"On molecules the learned pairs of {' and '.join(learned)} are better than uniform pairs."
-    return "Neither JOAO nor JOAOv2 is better than uniform pairs here: draw pairs uniformly (`--method uniform`)."
+    return "Neither JOAO nor JOAOv2 is shown to be better than uniform pairs, so by the rule the advice stays `--method uniform`."
 
 
 def ridge(
