@@ -125,8 +125,8 @@ def neighbors(
 
     >>> import joao
     >>> found = joao.neighbors(["CCO", "CCCO", "c1ccccc1"], ["CCCCO"], k=2, by="ecfp")
-    >>> [found.found[row].smiles for row in found.rows[0]], found.similarities.round(2).tolist()
-    (['CCCO', 'CCO'], [[0.58, 0.33]])
+    >>> [found.found[row].smiles for row in found.rows[0]], found.similarities.round(2)
+    (['CCCO', 'CCO'], array([[0.58, 0.42]], dtype=float32))
     """
     if by not in SIMILARITIES:
         raise UserError(f"neighbors: unknown similarity '{by}'. {suggest(by, SIMILARITIES)}")
