@@ -16,9 +16,18 @@ from joao.core.errors import UserError, short_repr
 from joao.core.randomness import numpy_generator
 from joao.evaluation import statistics
 from joao.evaluation.folds import Fold, fold_hash, folds
-from joao.evaluation.svm import C_GRID, FoldScores, Kernel, Parts, check_embeddings, kernel_matrix, score_folds
+from joao.evaluation.svm import (
+    C_GRID,
+    FoldScores,
+    Kernel,
+    Parts,
+    Solver,
+    check_embeddings,
+    find_solver,
+    kernel_matrix,
+    score_folds,
+)
 from joao.evaluation.svm_linear import NUM_LANDMARKS, cosines, scale_rows, score_folds_linear
-from joao.kernels.svm_dual import has_fast_solver
 
 Scorer = Literal["auto", "exact", "linear"]
 # ``auto`` is exact up to this number of graphs. Time and memory of the exact scorer grow at least with its square.
@@ -61,7 +70,7 @@ class Scores:
     partitions: tuple[PartitionScores, ...]
     standardise: bool = True
     kernel: Kernel = "rbf"
-    side_by_side: bool = False  # whether the machines were fitted together on a GPU, not one by one with libsvm
+    solver: Solver = "libsvm"  # of the exact scorer
     scorer: Scorer = "exact"
 
     @property
@@ -106,7 +115,7 @@ class Scores:
             "std": self.std,
             "standardise": self.standardise,
             **({} if self.kernel == "rbf" else {"kernel": self.kernel}),
-            **({"machines": "side by side on a GPU"} if self.side_by_side else {}),
+            **({} if self.solver == "libsvm" else {"machines": self.solver}),
             **({} if self.scorer == "exact" else {"scorer": describe_scorer(self.scorer)}),
             "partitions": partitions,
         }
@@ -155,8 +164,8 @@ def evaluate_embeddings(
         own = slice(index * num_folds, (index + 1) * num_folds)
         fold_scores = FoldScores(scores.accuracies[own], scores.chosen_c[own])
         parts.append(PartitionScores(partition, fold_hash(partition_folds), fold_scores))
-    side_by_side = scorer == "exact" and has_fast_solver(len(classes), device)
-    return Scores(tuple(parts), standardise and kernel != "linear", kernel, side_by_side, scorer)
+    solver = find_solver(len(classes), device) if scorer == "exact" else "libsvm"
+    return Scores(tuple(parts), standardise and kernel != "linear", kernel, solver, scorer)
 
 
 def _score_linear(

@@ -8,10 +8,11 @@ On each training part, and on each inner training part, features are standardise
 with the variance over all entries of the :math:`d` columns (scikit-learn's ``gamma='scale'``). :math:`C` is chosen by
 the mean accuracy over five inner folds; ties go to the smallest.
 
-Scores and choices equal those of ``GridSearchCV`` over a pipeline of ``StandardScaler`` and ``SVC``. The difference is
-speed: the kernel matrix of a part is computed once and shared by all values of :math:`C`. The remaining time is spent
-in libsvm's own steps, mostly for the largest :math:`C`. libsvm stops within a tolerance, so a different solver would
-give different scores.
+The machines are fitted by libsvm, on a CPU with the compiled core by that, and on a GPU side by side
+(:func:`find_solver`). With libsvm, scores and choices equal those of ``GridSearchCV`` over a pipeline of
+``StandardScaler`` and ``SVC``; the difference is that the kernel matrix of a part is computed once for all values of
+:math:`C`. All solvers stop within the same tolerance, so that a graph close to the decision boundary may be classified
+differently.
 
 The feature map :math:`\phi` of a graph kernel is not standardised. Its rows are scaled to length 1 instead,
 
@@ -42,7 +43,8 @@ from torch import Tensor
 
 from joao.core.errors import UserError
 from joao.evaluation.folds import Fold, count_per_class, grouped_folds
-from joao.evaluation.svm_batched import KernelsOf, score_parts
+from joao.evaluation.svm_batched import KernelsOf, class_pairs, score_parts, vote
+from joao.kernels.native import fit_machines, load_library
 from joao.kernels.svm_dual import has_fast_solver
 
 C_GRID = (1e-3, 1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3)
@@ -53,6 +55,7 @@ BYTES_AT_ONCE = 1 << 31  # of kernel matrices on a GPU
 SMALL_C_CACHE, LARGE_C_CACHE = 4, 200
 
 Matrix = NDArray[np.float64]
+Solver = Literal["libsvm", "compiled core", "side by side on a GPU"]
 Classes = NDArray[np.int64]
 Groups = NDArray[np.int64] | None
 Kernel = Literal["rbf", "linear", "mean"]
@@ -67,6 +70,13 @@ class FoldScores:
 
     accuracies: tuple[float, ...]
     chosen_c: tuple[float, ...]
+
+
+def find_solver(num_graphs: int, device: str) -> Solver:
+    """Return what fits the machines of ``num_graphs`` graphs."""
+    if has_fast_solver(num_graphs, device):
+        return "side by side on a GPU"
+    return "libsvm" if load_library() is None else "compiled core"
 
 
 def score_folds(
@@ -93,8 +103,7 @@ def score_folds(
         standardise: False is the published, unscaled form.
         groups: ``(G,)`` group numbers. The inner folds keep graphs of the same group together, as ``folds`` should.
         jobs: folds at a time; the scores do not depend on it.
-        device: on ``cuda`` the machines of several folds are fitted together. The steps are libsvm's without its
-            shrinking. Where libsvm shrinks, a graph close to the decision boundary may be classified differently.
+        device: on ``cuda`` the machines of several folds are fitted together.
         on_fold: called with the fold's number and accuracy, in order.
     """
     scores: list[tuple[float, float]] = []
@@ -104,12 +113,17 @@ def score_folds(
         parts: Any = embeddings if kernel == "mean" else [(embeddings, kernel)]
         parts = [(check_embeddings(each, classes)[0], own) for each, own in parts]
         classes = np.asarray(classes)
-        if has_fast_solver(len(classes), device):
+        solver = find_solver(len(classes), device)
+        if solver == "side by side on a GPU":
             kernels_of = _mean_kernel([_make_torch_kernel(x, own, standardise, device) for x, own in parts])
             found = _score_folds_batched(kernels_of, classes, folds, groups)
         else:
-            kernel_of = _mean_kernel([_make_kernel(x, own, standardise) for x, own in parts])
-            found = parallel(delayed(_score_fold)(kernel_of, classes, fold, groups) for fold in folds)
+            # Like libsvm, the compiled core stores kernels in float32.
+            dtype, accuracies = (np.float64, _accuracies) if solver == "libsvm" else (np.float32, _compiled_accuracies)
+            kernel_of = _mean_kernel([_make_kernel(x, own, standardise, dtype) for x, own in parts])
+            found = parallel(
+                delayed(_score_fold)(partial(accuracies, kernel_of, classes), classes, fold, groups) for fold in folds
+            )
         for score in found:
             scores.append(score)
             if on_fold is not None:
@@ -141,14 +155,14 @@ def check_embeddings(embeddings: ArrayLike | csr_array, classes: Classes) -> tup
     return matrix, classes
 
 
-def _make_kernel(x: Matrix | csr_array, kernel: Kernel, standardise: bool) -> KernelOf:
+def _make_kernel(x: Matrix | csr_array, kernel: Kernel, standardise: bool, dtype: Any = np.float64) -> KernelOf:
     """Return a function from a part to its kernel matrices, ``(train, train)`` and ``(test, train)``."""
     if kernel == "linear":
-        gram = normalised_gram(x)
+        gram = normalised_gram(x).astype(dtype, copy=False)
         return lambda fold: (gram[np.ix_(fold[0], fold[0])], gram[np.ix_(fold[1], fold[0])])
     if kernel != "rbf" or issparse(x):
         raise UserError(f"svm: cannot use kernel '{kernel}' on {type(x).__name__}. Use rbf on dense arrays, or linear.")
-    return partial(_rbf_kernels, x, standardise)
+    return partial(_rbf_kernels, x, standardise, dtype)
 
 
 def _mean_kernel(kernels: Sequence[Callable[[Fold], tuple[Any, Any]]]) -> Callable[[Fold], tuple[Any, Any]]:
@@ -163,12 +177,14 @@ def _mean_kernel(kernels: Sequence[Callable[[Fold], tuple[Any, Any]]]) -> Callab
     return mean
 
 
-def _score_fold(kernel_of: KernelOf, classes: Classes, fold: Fold, groups: Groups) -> tuple[float, float]:
+def _score_fold(
+    accuracies: Callable[[Fold, Sequence[float]], Sequence[float]], classes: Classes, fold: Fold, groups: Groups
+) -> tuple[float, float]:
     # The embeddings were checked once; scikit-learn would search every kernel matrix for NaN again.
     with config_context(assume_finite=True, skip_parameter_validation=True):
-        inner = [_accuracies(kernel_of, classes, part, C_GRID) for part in _inner_folds(classes, fold, groups)]
+        inner = [accuracies(part, C_GRID) for part in _inner_folds(classes, fold, groups)]
         chosen = C_GRID[_best_c(np.array(inner))]
-        (accuracy,) = _accuracies(kernel_of, classes, fold, [chosen])
+        (accuracy,) = accuracies(fold, [chosen])
     return accuracy, chosen
 
 
@@ -229,6 +245,18 @@ def _accuracies(kernel_of: KernelOf, classes: Classes, fold: Fold, c_values: Seq
     return accuracies
 
 
+def _compiled_accuracies(kernel_of: KernelOf, classes: Classes, fold: Fold, c_values: Sequence[float]) -> list[float]:
+    """Like :func:`_accuracies`, with the compiled core and kernels in float32."""
+    train, test = fold
+    among_train, test_to_train = kernel_of(fold)
+    pairs = class_pairs(classes[train])
+    decisions = np.empty((len(c_values), len(pairs), len(test)))
+    for number, (rows, first) in enumerate(pairs):
+        coefficients, offsets = fit_machines(among_train, rows, first, c_values)
+        decisions[:, number] = coefficients @ test_to_train[:, rows].T - offsets[:, None]
+    return [float(each) for each in (vote(decisions, classes[train]) == classes[test]).mean(axis=1)]
+
+
 def _make_torch_kernel(x: Matrix | csr_array, kernel: Kernel, standardise: bool, device: str) -> KernelsOf:
     """Like :func:`_make_kernel`, with float64 tensors on ``device``."""
     if kernel == "linear":
@@ -262,9 +290,9 @@ def _scale(x: Matrix, standardise: bool, fold: Fold) -> tuple[Matrix, Matrix, fl
     return x_train, x_test, 1.0 / (x.shape[1] * variance) if variance != 0 else 1.0
 
 
-def _rbf_kernels(x: Matrix, standardise: bool, fold: Fold) -> tuple[Matrix, Matrix]:
+def _rbf_kernels(x: Matrix, standardise: bool, dtype: Any, fold: Fold) -> tuple[Matrix, Matrix]:
     x_train, x_test, gamma = _scale(x, standardise, fold)
-    among_train, test_to_train = kernel_matrix(x_train, x_train, gamma), kernel_matrix(x_test, x_train, gamma)
+    among_train, test_to_train = (kernel_matrix(each, x_train, gamma, dtype) for each in (x_train, x_test))
     np.fill_diagonal(among_train, 1.0)  # exactly 1 as in libsvm: rounding would change its steps between equal rows
     return among_train, test_to_train
 
@@ -280,10 +308,10 @@ def normalised_gram(x: Matrix | csr_array) -> Matrix:
     return gram
 
 
-def kernel_matrix(first: Matrix, second: Matrix, gamma: float) -> Matrix:
+def kernel_matrix(first: Matrix, second: Matrix, gamma: float, dtype: Any = np.float64) -> Matrix:
     r"""Compute the kernel of every pair of rows, ``(n, d)`` and ``(m, d)`` to ``(n, m)``.
 
-    One matrix product gives all exponents,
+    One matrix product gives all exponents, in float64,
 
     .. math::
         -\gamma \lVert x - y \rVert^2
@@ -292,6 +320,11 @@ def kernel_matrix(first: Matrix, second: Matrix, gamma: float) -> Matrix:
     norms_of_first, norms_of_second = ((x * x).sum(axis=1, keepdims=True) for x in (first, second))
     left = np.hstack([2 * gamma * first, -gamma * norms_of_first, np.ones_like(norms_of_first)])
     right = np.hstack([second, np.ones_like(norms_of_second), -gamma * norms_of_second])
-    exponents: Matrix = left @ right.T
+    if dtype == np.float64:
+        exponents: Matrix = left @ right.T
+    else:
+        exponents = np.empty((len(first), len(second)), dtype=dtype)
+        for begin in range(0, len(first), 128):  # float64 numbers that stay in the processor's cache
+            exponents[begin : begin + 128] = left[begin : begin + 128] @ right.T
     np.exp(exponents, out=exponents)
     return exponents

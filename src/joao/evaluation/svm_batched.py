@@ -37,18 +37,18 @@ def score_parts(
         padding = size - len(among_train)
         kernels.append(F.pad(among_train.float(), (0, padding, 0, padding)))  # libsvm stores float32, too
         to_test.append(test_to_train)
-    machines = [_class_pairs(classes[train]) for train, _ in parts]
+    machines = [class_pairs(classes[train]) for train, _ in parts]
     coefficients, offsets = _fit(torch.stack(kernels), machines, c_values)
     result = np.empty((len(parts), len(c_values)))
     for number, (train, test) in enumerate(parts):
         of_part = coefficients[number][:, :, : len(train)]  # without the padding
         # Decision of class pair p with value c on test graph t: sum over training graphs n, minus the offset.
         decisions = torch.einsum("tn,pcn->cpt", to_test[number], of_part) - offsets[number].T[:, :, None]
-        result[number] = (_vote(decisions.cpu().numpy(), classes[train]) == classes[test]).mean(axis=1)
+        result[number] = (vote(decisions.cpu().numpy(), classes[train]) == classes[test]).mean(axis=1)
     return result
 
 
-def _class_pairs(classes: NDArray[np.int64]) -> list[tuple[NDArray[np.int64], int]]:
+def class_pairs(classes: NDArray[np.int64]) -> list[tuple[NDArray[np.int64], int]]:
     """For each pair of classes: rows of the first followed by rows of the second, and the number of the first.
 
     This is libsvm's order of rows. The solver breaks ties by position, so the order matters.
@@ -81,7 +81,7 @@ def _fit(
     return list(by_part[0]), list(by_part[1])
 
 
-def _vote(decisions: NDArray[np.float64], classes: NDArray[np.int64]) -> NDArray[np.int64]:
+def vote(decisions: NDArray[np.float64], classes: NDArray[np.int64]) -> NDArray[np.int64]:
     """``(C, t)`` the classes with most votes of the machines ``(C, pairs, t)``."""
     values = np.unique(classes)
     votes = np.zeros((len(values), len(decisions), decisions.shape[2]), dtype=np.int64)

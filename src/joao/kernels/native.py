@@ -16,10 +16,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from joao.core.errors import UserError
 from joao.core.graphs import GraphBatch, GraphStore
+from joao.kernels.svm_dual import MAX_STEPS, TOLERANCE
 
 FOLDER = Path(__file__).parent / "_native"
 LEVELS = ("baseline", "avx2", "avx512")
@@ -60,12 +62,44 @@ def describe() -> str:
 def _open(level: str) -> ctypes.CDLL | None:
     try:
         library = ctypes.CDLL(str(FOLDER / f"{level}.so"))
-    except OSError:  # not built, or built for another system
+        library.joao_open.restype = c_void_p
+        for name in ("joao_close", "joao_view_size", "joao_view_copy"):
+            getattr(library, name).restype = None
+        library.joao_svm_fit.restype = c_int32
+    except (OSError, AttributeError):  # not built, built for another system, or from older sources
         return None
-    library.joao_open.restype = c_void_p
-    for name in ("joao_close", "joao_view_size", "joao_view_copy"):
-        getattr(library, name).restype = None
     return library
+
+
+def fit_machines(
+    kernel: NDArray[Any], rows: NDArray[np.int64], positive: int, c_values: Sequence[float]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    r"""Fit a support vector machine for each C; see ``svm.cpp``.
+
+    Args:
+        kernel: float32, symmetric.
+        rows: ``(m,)`` the rows of the kernel to fit to; the first ``positive`` have class 1, the others -1.
+        c_values: in rising order: each machine starts from the one before.
+
+    Returns:
+        ``(C, m)`` :math:`y \alpha` and ``(C,)`` :math:`\rho`, as :func:`joao.kernels.svm_dual.solve_duals`.
+    """
+    library = load_library()
+    assert library is not None
+    kernel, rows = np.ascontiguousarray(kernel, np.float32), np.ascontiguousarray(rows, np.int64)
+    bounds = np.array(c_values, dtype=np.float64)
+    coefficients, offsets = np.empty((len(bounds), len(rows))), np.empty(len(bounds))
+    steps = np.empty(len(bounds), dtype=np.int64)
+    addresses = [c_void_p(each.ctypes.data) for each in (kernel, rows, bounds, coefficients, offsets, steps)]
+    code = library.joao_svm_fit(
+        *(addresses[0], c_int64(kernel.shape[1]), addresses[1], c_int64(len(rows)), c_int64(positive)),
+        *(addresses[2], c_int64(len(bounds)), c_double(TOLERANCE), c_int64(MAX_STEPS), *addresses[3:]),
+    )
+    if code == 2:
+        raise UserError("svm: the kernel has NaN or infinite values. Check the rows that it is computed from.")
+    if code:
+        raise MemoryError("the compiled core ran out of memory")
+    return coefficients, offsets
 
 
 class _Graphs(ctypes.Structure):
