@@ -14,6 +14,7 @@
 #include <cstring>
 #include <limits>
 #include <new>
+#include <utility>
 #include <vector>
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -34,6 +35,21 @@ constexpr float INF = std::numeric_limits<float>::infinity(), CURVE = 1e-12f;  /
 
 inline vec load(const float* p) { return *reinterpret_cast<const vec*>(p); }
 inline long padded(long n) { return (n + CHAINS * V - 1) / (CHAINS * V) * (CHAINS * V); }
+
+// The largest number of all lanes and what is in its place in `where`; without branches, which would be mispredicted.
+inline std::pair<float, int> largest(const vec (&values)[CHAINS], const ivec (&where)[CHAINS]) {
+    float value[CHAINS * V];
+    int32_t place[CHAINS * V];
+    memcpy(value, values, sizeof value);
+    memcpy(place, where, sizeof place);
+    for (int half = CHAINS * V / 2; half; half /= 2)
+        for (int l = 0; l < half; l++) {
+            const bool is_better = value[l + half] > value[l];
+            value[l] = is_better ? value[l + half] : value[l];
+            place[l] = is_better ? place[l + half] : place[l];
+        }
+    return {value[0], place[0]};
+}
 
 // Rows that take part in the steps. Padding has fall 0 and rise -inf, so that it is never selected.
 struct Active {
@@ -183,11 +199,8 @@ public:
                     best[c] = is_better ? value : best[c];
                     where[c] = is_better ? lanes + int(at) : where[c];
                 }
-            long i = -1;
-            float top = -INF;
-            for (int l = 0; l < CHAINS * V; l++)
-                if (best[l / V][l % V] > top) top = best[l / V][l % V], i = where[l / V][l % V];
-            if (i < 0) return;
+            const auto [top, i] = largest(best, where);
+            if (top == -INF) return;
             // Find j: the objective can rise by gap^2 / curve / 2. Fractions are compared without dividing.
             of_i = active.kernel + i * m;
             vec most[CHAINS] = {}, over[CHAINS], widest[CHAINS] = {};
@@ -206,16 +219,10 @@ public:
                     over[c] = is_better ? curve : over[c];
                     where[c] = is_better ? lanes + int(at) : where[c];
                 }
-            long j = -1;
-            float gain = 0, gap = 0;
-            for (int c = 0; c < CHAINS; c++) {
-                const vec gains = most[c] / over[c];
-                for (int l = 0; l < V; l++) {
-                    gap = std::max(gap, widest[c][l]);
-                    if (gains[l] > gain) gain = gains[l], j = where[c][l];
-                }
-            }
-            if (j < 0 || gap < tolerance) return;
+            for (int c = 0; c < CHAINS; c++) most[c] /= over[c];
+            const auto [gain, j] = largest(most, where);
+            const auto [gap, unused] = largest(widest, where);
+            if (gap < tolerance) return;
             of_j = active.kernel + j * m;
             // Both coordinates stay inside their bounds. One that reaches a bound is set to it exactly.
             const long row_i = active.rows[i], row_j = active.rows[j];
