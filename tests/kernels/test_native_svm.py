@@ -6,8 +6,9 @@ from sklearn.svm import SVC
 
 from joao.core.errors import UserError
 from joao.evaluation import svm
+from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.folds import folds
-from joao.evaluation.svm import C_GRID, find_solver, score_folds
+from joao.evaluation.svm import C_GRID, score_folds
 from joao.kernels import native
 from tests.evaluation.test_svm import noisy_data, plain_grid_search
 
@@ -42,7 +43,7 @@ def test_machines_are_optimal_and_decide_as_libsvm(kind):
     labels = np.where(np.arange(len(rows)) < positive, 1, -1)
     own, others = kernel[np.ix_(rows, rows)].astype(np.float64), kernel[:, rows].astype(np.float64)
     for c, b, offset in zip(C_GRID, *native.fit_machines(kernel, rows, positive, C_GRID), strict=True):
-        assert ((0 <= labels * b) & (labels * b <= c)).all()
+        assert ((labels * b >= 0) & (labels * b <= c)).all()
         assert abs(b.sum()) < 1e-9 * c * len(b)
         slope = labels - own @ b
         gap = slope[b < np.where(labels > 0, c, 0)].max() - slope[b > np.where(labels > 0, 0, -c)].min()
@@ -92,19 +93,28 @@ def test_kernels_that_are_not_finite_are_refused(value):
 def test_scores_and_choices_are_those_of_a_plain_grid_search(seed, num_classes, standardise):
     x, classes = noisy_data(seed, num_classes=num_classes)
     parts = folds(classes, seed, num_folds=3)
-    ours = score_folds(x, classes, parts, standardise=standardise)
-    assert find_solver(len(classes), "cpu") == "compiled core"
+    ours = score_folds(x, classes, parts, standardise=standardise, compiled=True)
     assert (ours.accuracies, ours.chosen_c) == plain_grid_search(x, classes, parts, standardise)
-    assert score_folds(x, classes, parts, standardise=standardise, jobs=2) == ours
+    assert score_folds(x, classes, parts, standardise=standardise, jobs=2, compiled=True) == ours
 
 
-def test_several_kernels_are_scored_as_by_libsvm(monkeypatch):
+def test_several_kernels_are_scored_as_by_libsvm():
     x, classes = noisy_data(2, num_classes=3)
     parts = folds(classes, 0, num_folds=3)
     together = [(x, "rbf"), (np.abs(x), "linear")]
-    ours = score_folds(together, classes, parts, kernel="mean")
-    monkeypatch.setenv("JOAO_NATIVE", "off")
+    ours = score_folds(together, classes, parts, kernel="mean", compiled=True)
     assert score_folds(together, classes, parts, kernel="mean") == ours
+
+
+def test_the_record_names_the_solver_and_a_missing_core_is_an_error(monkeypatch):
+    x, classes = noisy_data(0, num_graphs=40)
+    found = evaluate_embeddings(x, classes, partitions=[0], num_folds=3, scorer="compiled")
+    assert found.to_json()["scorer"] != evaluate_embeddings(x, classes, partitions=[0], num_folds=3).to_json().get(
+        "scorer"
+    )
+    monkeypatch.setenv("JOAO_NATIVE", "off")
+    with pytest.raises(UserError, match="off"):
+        evaluate_embeddings(x, classes, partitions=[0], num_folds=3, scorer="compiled")
 
 
 def test_a_training_part_of_one_class_predicts_it():

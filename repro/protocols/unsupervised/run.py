@@ -24,7 +24,8 @@ from joao.data.refinement import count_twins, find_twins
 from joao.evaluation.embeddings import PartitionScores, Scores, evaluate_embeddings
 from joao.evaluation.folds import fold_hash, folds
 from joao.evaluation.statistics import chance_level
-from joao.evaluation.svm import FoldScores, Kernel, find_solver, score_folds
+from joao.evaluation.svm import FoldScores, Kernel, score_folds
+from joao.kernels.svm_dual import has_fast_solver
 from joao.runs.pretraining import pretrain
 from joao.runs.scoring import TWINS_TOGETHER, describe_data, provenance, require_classes
 from joao.runs.trained import make_untrained
@@ -279,7 +280,7 @@ def _inductive_scores(
     accuracies = tuple(part.accuracies[0] for part in parts)
     chosen = tuple(part.chosen_c[0] for part in parts)
     found = PartitionScores(partition, fold_hash(shared), FoldScores(accuracies, chosen))
-    return Scores((found,), solver=find_solver(len(classes), where))
+    return Scores((found,), side_by_side=has_fast_solver(len(classes), where))
 
 
 def compute_missing(missing: Sequence[Cell], options: RunOptions) -> Iterator[Cell]:

@@ -56,7 +56,7 @@ class Plan:
     def __post_init__(self) -> None:
         check_minimum("compare", 1, partitions=self.partitions, epochs=self.epochs, jobs=self.jobs)
         pick_device(self.device)
-        choose_scorer(self.scorer, 0)
+        choose_scorer(self.scorer, 0, self.folds)
 
 
 def compute(
@@ -114,7 +114,7 @@ def start_record(dataset: Dataset, plan: Plan, out: Path | None = None) -> Recor
         "protocol": {
             **PROTOCOL,
             **({"folds": TWINS_TOGETHER} if plan.twins_together else {}),
-            **describe_scoring(plan.scorer, len(classes)),
+            **describe_scoring(plan.scorer, len(classes), plan.folds),
         },
         "data": {**describe_data(dataset), "labels": labels},
         "folds": plan.folds,

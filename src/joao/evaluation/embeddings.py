@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, final
+from typing import Any, Literal, cast, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,36 +16,36 @@ from joao.core.errors import UserError, short_repr
 from joao.core.randomness import numpy_generator
 from joao.evaluation import statistics
 from joao.evaluation.folds import Fold, fold_hash, folds
-from joao.evaluation.svm import (
-    C_GRID,
-    FoldScores,
-    Kernel,
-    Parts,
-    Solver,
-    check_embeddings,
-    find_solver,
-    kernel_matrix,
-    score_folds,
-)
+from joao.evaluation.svm import C_GRID, FoldScores, Kernel, Parts, check_embeddings, kernel_matrix, score_folds
 from joao.evaluation.svm_linear import NUM_LANDMARKS, cosines, scale_rows, score_folds_linear
+from joao.kernels.native import load_library, native_level
+from joao.kernels.svm_dual import has_fast_solver
 
-Scorer = Literal["auto", "exact", "linear"]
+Scorer = Literal["auto", "exact", "compiled", "linear"]
+SCORERS = ("auto", "exact", "compiled", "linear")
 # ``auto`` is exact up to this number of graphs. Time and memory of the exact scorer grow at least with its square.
 EXACT_UP_TO = 10_000
 
 
-def choose_scorer(wanted: str, num_graphs: int) -> Scorer:
-    """Return ``exact`` or ``linear``."""
-    if wanted not in ("auto", "exact", "linear"):
-        raise UserError(f"scorer: expected auto, exact or linear, got {short_repr(wanted)}.")
-    if wanted == "auto":
-        return "exact" if num_graphs <= EXACT_UP_TO else "linear"
-    return "exact" if wanted == "exact" else "linear"
+def choose_scorer(wanted: str, num_graphs: int, num_folds: int = 10) -> Scorer:
+    """Return ``exact``, ``compiled`` or ``linear``; an error if it is not possible."""
+    if wanted not in SCORERS:
+        raise UserError(f"scorer: expected {', '.join(SCORERS)}, got {short_repr(wanted)}.")
+    if wanted == "compiled" and load_library() is None:
+        raise UserError(f"scorer 'compiled': the compiled core is {native_level()}. Use the exact scorer.")
+    chosen = ("exact" if num_graphs <= EXACT_UP_TO else "linear") if wanted == "auto" else cast(Scorer, wanted)
+    if chosen == "linear" and num_folds < 3:
+        raise UserError(
+            f"scorer 'linear': expected at least 3 folds, got {num_folds}. Use more folds or the exact scorer."
+        )
+    return chosen
 
 
 def describe_scorer(scorer: str) -> str:
     """Name a scorer in the output and in records."""
-    return "SVM" if scorer == "exact" else f"linear scorer (Nyström, {NUM_LANDMARKS:,} landmarks, squared loss)"
+    if scorer in ("exact", "compiled"):
+        return "SVM" if scorer == "exact" else "SVM of the compiled core"
+    return f"linear scorer (Nyström, {NUM_LANDMARKS:,} landmarks, squared loss)"
 
 
 @final
@@ -70,7 +70,7 @@ class Scores:
     partitions: tuple[PartitionScores, ...]
     standardise: bool = True
     kernel: Kernel = "rbf"
-    solver: Solver = "libsvm"  # of the exact scorer
+    side_by_side: bool = False  # whether the machines were fitted together on a GPU, not one by one with libsvm
     scorer: Scorer = "exact"
 
     @property
@@ -115,7 +115,7 @@ class Scores:
             "std": self.std,
             "standardise": self.standardise,
             **({} if self.kernel == "rbf" else {"kernel": self.kernel}),
-            **({} if self.solver == "libsvm" else {"machines": self.solver}),
+            **({"machines": "side by side on a GPU"} if self.side_by_side else {}),
             **({} if self.scorer == "exact" else {"scorer": describe_scorer(self.scorer)}),
             "partitions": partitions,
         }
@@ -146,26 +146,28 @@ def evaluate_embeddings(
         num_folds: folds per partition.
         groups: ``(G,)`` group numbers. Graphs of one group stay in the same fold, also in the inner folds. See
             :func:`joao.data.refinement.find_twins`.
-        scorer: ``exact``, ``linear`` (:mod:`joao.evaluation.svm_linear`), or ``auto``, which is exact up to
+        scorer: ``exact``, ``compiled`` (the same on a CPU, several times as fast, but within libsvm's tolerance
+            instead of equal to it), ``linear`` (:mod:`joao.evaluation.svm_linear`), or ``auto``, which is exact up to
             :data:`EXACT_UP_TO` graphs.
     """
     if not len(partitions):
         raise UserError("evaluation: no partitions given. Give at least one, such as 0.")
     folds_of = [folds(classes, each, num_folds, class_names=class_names, groups=groups) for each in partitions]
-    scorer = choose_scorer(scorer, len(classes))
+    scorer = choose_scorer(scorer, len(classes), num_folds)
     all_folds = [fold for partition in folds_of for fold in partition]
     if scorer == "linear":
         scores = _score_linear(embeddings, classes, folds_of, kernel, standardise, jobs, on_fold)
     else:
         options: dict[str, Any] = {"groups": groups, "jobs": jobs, "device": device, "on_fold": on_fold}
+        options["compiled"] = scorer == "compiled"
         scores = score_folds(embeddings, classes, all_folds, kernel=kernel, standardise=standardise, **options)
     parts = []
     for index, (partition, partition_folds) in enumerate(zip(partitions, folds_of, strict=True)):
         own = slice(index * num_folds, (index + 1) * num_folds)
         fold_scores = FoldScores(scores.accuracies[own], scores.chosen_c[own])
         parts.append(PartitionScores(partition, fold_hash(partition_folds), fold_scores))
-    solver = find_solver(len(classes), device) if scorer == "exact" else "libsvm"
-    return Scores(tuple(parts), standardise and kernel != "linear", kernel, solver, scorer)
+    side_by_side = scorer == "exact" and has_fast_solver(len(classes), device)
+    return Scores(tuple(parts), standardise and kernel != "linear", kernel, side_by_side, scorer)
 
 
 def _score_linear(

@@ -8,11 +8,10 @@ On each training part, and on each inner training part, features are standardise
 with the variance over all entries of the :math:`d` columns (scikit-learn's ``gamma='scale'``). :math:`C` is chosen by
 the mean accuracy over five inner folds; ties go to the smallest.
 
-The machines are fitted by libsvm, on a CPU with the compiled core by that, and on a GPU side by side
-(:func:`find_solver`). With libsvm, scores and choices equal those of ``GridSearchCV`` over a pipeline of
-``StandardScaler`` and ``SVC``; the difference is that the kernel matrix of a part is computed once for all values of
-:math:`C`. All solvers stop within the same tolerance, so that a graph close to the decision boundary may be classified
-differently.
+The machines are fitted by libsvm, by the compiled core, or on a GPU side by side. With libsvm, scores and choices equal
+those of ``GridSearchCV`` over a pipeline of ``StandardScaler`` and ``SVC``; the difference is that the kernel matrix of
+a part is computed once for all values of :math:`C`. All solvers stop within the same tolerance, so a graph close to the
+decision boundary may be classified differently.
 
 The feature map :math:`\phi` of a graph kernel is not standardised. Its rows are scaled to length 1 instead,
 
@@ -44,7 +43,7 @@ from torch import Tensor
 from joao.core.errors import UserError
 from joao.evaluation.folds import Fold, count_per_class, grouped_folds
 from joao.evaluation.svm_batched import KernelsOf, class_pairs, score_parts, vote
-from joao.kernels.native import fit_machines, load_library
+from joao.kernels.native import fit_machines
 from joao.kernels.svm_dual import has_fast_solver
 
 C_GRID = (1e-3, 1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3)
@@ -55,7 +54,6 @@ BYTES_AT_ONCE = 1 << 31  # of kernel matrices on a GPU
 SMALL_C_CACHE, LARGE_C_CACHE = 4, 200
 
 Matrix = NDArray[np.float64]
-Solver = Literal["libsvm", "compiled core", "side by side on a GPU"]
 Classes = NDArray[np.int64]
 Groups = NDArray[np.int64] | None
 Kernel = Literal["rbf", "linear", "mean"]
@@ -72,13 +70,6 @@ class FoldScores:
     chosen_c: tuple[float, ...]
 
 
-def find_solver(num_graphs: int, device: str) -> Solver:
-    """Return what fits the machines of ``num_graphs`` graphs."""
-    if has_fast_solver(num_graphs, device):
-        return "side by side on a GPU"
-    return "libsvm" if load_library() is None else "compiled core"
-
-
 def score_folds(
     embeddings: ArrayLike | csr_array | Parts,
     classes: Classes,
@@ -89,6 +80,7 @@ def score_folds(
     groups: Groups = None,
     jobs: int = 1,
     device: str = "cpu",
+    compiled: bool = False,
     on_fold: Callable[[int, float], None] | None = None,
 ) -> FoldScores:
     """Choose C and fit on the training part of each fold, and score the test part.
@@ -104,6 +96,7 @@ def score_folds(
         groups: ``(G,)`` group numbers. The inner folds keep graphs of the same group together, as ``folds`` should.
         jobs: folds at a time; the scores do not depend on it.
         device: on ``cuda`` the machines of several folds are fitted together.
+        compiled: fit in the compiled core (:mod:`joao.kernels.native`), which must be there, on a CPU.
         on_fold: called with the fold's number and accuracy, in order.
     """
     scores: list[tuple[float, float]] = []
@@ -113,13 +106,12 @@ def score_folds(
         parts: Any = embeddings if kernel == "mean" else [(embeddings, kernel)]
         parts = [(check_embeddings(each, classes)[0], own) for each, own in parts]
         classes = np.asarray(classes)
-        solver = find_solver(len(classes), device)
-        if solver == "side by side on a GPU":
+        if has_fast_solver(len(classes), device) and not compiled:
             kernels_of = _mean_kernel([_make_torch_kernel(x, own, standardise, device) for x, own in parts])
             found = _score_folds_batched(kernels_of, classes, folds, groups)
         else:
             # Like libsvm, the compiled core stores kernels in float32.
-            dtype, accuracies = (np.float64, _accuracies) if solver == "libsvm" else (np.float32, _compiled_accuracies)
+            dtype, accuracies = (np.float32, _compiled_accuracies) if compiled else (np.float64, _accuracies)
             kernel_of = _mean_kernel([_make_kernel(x, own, standardise, dtype) for x, own in parts])
             found = parallel(
                 delayed(_score_fold)(partial(accuracies, kernel_of, classes), classes, fold, groups) for fold in folds

@@ -32,7 +32,6 @@ from scipy.linalg import cho_factor, cho_solve, eigh
 from scipy.sparse import csr_array, issparse
 from sklearn.preprocessing import StandardScaler, normalize
 
-from joao.core.errors import UserError
 from joao.core.randomness import numpy_generator
 from joao.evaluation.folds import Fold
 
@@ -64,10 +63,6 @@ def score_folds_linear(
         c_grid: values of C, ascending.
         num_landmarks: m.
     """
-    if len(folds) < 3:
-        raise UserError(
-            f"scorer 'linear': expected at least 3 folds, got {len(folds)}. Use more folds or the exact scorer."
-        )
     landmarks = choose_landmarks(len(classes), num_landmarks)
     values = np.unique(classes)
     targets = np.where(classes[:, None] == (values[1:] if len(values) == 2 else values), 1.0, -1.0)  # (G, k)

@@ -85,7 +85,8 @@ def fit_machines(
         ``(C, m)`` :math:`y \alpha` and ``(C,)`` :math:`\rho`, as :func:`joao.kernels.svm_dual.solve_duals`.
     """
     library = load_library()
-    assert library is not None
+    if library is None:
+        raise UserError(f"svm: the compiled core is {native_level()}.")
     kernel, rows = np.ascontiguousarray(kernel, np.float32), np.ascontiguousarray(rows, np.int64)
     bounds = np.array(c_values, dtype=np.float64)
     coefficients, offsets = np.empty((len(bounds), len(rows))), np.empty(len(bounds))

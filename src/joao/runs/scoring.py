@@ -96,6 +96,7 @@ def evaluate(
     graphs = graphs.without_labels()
     if shuffle_labels:
         classes = permute_classes(classes, seed=0)
+    choose_scorer(scorer, len(classes), num_folds)
     groups = find_twins(graphs) if twins_together else None
     for partition in partitions:  # before the embeddings, which take longer
         folds(classes, partition, num_folds, class_names=dataset.class_names, groups=groups)
@@ -117,7 +118,7 @@ def evaluate(
             "pre-training": "transductive: on these graphs, without labels" if same_graphs else "on other graphs",
             "labels": "shuffled" if shuffle_labels else "true",
             **({} if groups is None else {"folds": TWINS_TOGETHER}),
-            **describe_scoring(scorer, len(classes)),
+            **describe_scoring(scorer, len(classes), num_folds),
         },
         # Shards and the same graphs in memory have different fingerprints; the report looks for that of the run.
         "data": describe_data(dataset) | ({"fingerprint": trained.info.fingerprint} if same_graphs else {}),
@@ -156,9 +157,9 @@ def evaluate(
     return record
 
 
-def describe_scoring(scorer: Scorer, num_graphs: int) -> dict[str, str]:
+def describe_scoring(scorer: Scorer, num_graphs: int, num_folds: int) -> dict[str, str]:
     """Describe the scorer in a protocol; nothing for the exact one, as in records of earlier versions."""
-    chosen = choose_scorer(scorer, num_graphs)
+    chosen = choose_scorer(scorer, num_graphs, num_folds)
     return {} if chosen == "exact" else {"scorer": describe_scorer(chosen)}
 
 

@@ -188,7 +188,7 @@ public:
             // Apply the last step and find i, whose slope is largest among the rows that can rise.
             vec best[CHAINS];
             ivec where[CHAINS] = {};
-            for (vec& each : best) each = vec{} - INF;
+            for (int c = 0; c < CHAINS; c++) best[c] = vec{} - INF;
             for (long k = 0; k < m; k += CHAINS * V)
                 for (int c = 0; c < CHAINS; c++) {
                     const long at = k + c * V;
@@ -204,7 +204,7 @@ public:
             // Find j: the objective can rise by gap^2 / curve / 2. Fractions are compared without dividing.
             of_i = active.kernel + i * m;
             vec most[CHAINS] = {}, over[CHAINS], widest[CHAINS] = {};
-            for (vec& each : over) each = vec{} + 1.0f;
+            for (int c = 0; c < CHAINS; c++) over[c] = vec{} + 1.0f;
             for (long k = 0; k < m; k += CHAINS * V)
                 for (int c = 0; c < CHAINS; c++) {
                     const long at = k + c * V;
