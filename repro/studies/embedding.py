@@ -8,6 +8,7 @@ The rule is in ``repro/decision-rules.md``.
 from __future__ import annotations
 
 import itertools
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -113,6 +114,7 @@ def compute(cell: Cell, root: Path | None, device: str) -> dict[str, Any]:
 def measure_time(cell: Cell, root: Path | None) -> dict[str, Any]:
     """CPU seconds of a fit on one thread, including the features."""
     torch.set_num_threads(1)
+    os.environ["JOAO_NATIVE"] = "avx512" if cell.training == "cpu_time_compiled" else "off"
     dataset = read_whole(cell.dataset, root=root).without_labels()
     seconds = {}
     for training, features in (("present", "auto"), ("random_walks", "random_walks")):
