@@ -28,20 +28,21 @@ _ROWS_AT_ONCE = 128
 Columns = dict[str, NDArray[np.float32]]
 
 
-def molecule_columns(smiles: Sequence[str], names: Sequence[str], *, jobs: int = 1) -> Columns:
+def molecule_columns(smiles: Sequence[str], names: Sequence[str], *, jobs: int = 1, missing: float = 0.0) -> Columns:
     """Compute columns for a forest, parsing every molecule once.
 
     - ``ecfp``: ``(M, 2048)`` ECFP4, how often each neighbourhood of up to two bonds occurs, hashed to 2048 columns,
       without chirality; counts above 255 are 255.
-    - ``descriptors``: ``(M, D)`` all 2D descriptors of RDKit, between -1e30 and 1e30; undefined ones are 0.
+    - ``descriptors``: ``(M, D)`` all 2D descriptors of RDKit, between -1e30 and 1e30.
 
     Args:
         smiles: molecules that RDKit can parse.
         names: ``ecfp``, ``descriptors`` or both.
         jobs: number of processes.
+        missing: value of undefined descriptors.
     """
     require_rdkit()
-    chunks = list(map_chunks(partial(_columns, names=tuple(names)), smiles, jobs=jobs, size=256))
+    chunks = list(map_chunks(partial(_columns, names=tuple(names), missing=missing), smiles, jobs=jobs, size=256))
     for number, chunk in enumerate(chunks):
         if isinstance(chunk, int):
             row = 256 * number + chunk
@@ -53,7 +54,7 @@ def molecule_columns(smiles: Sequence[str], names: Sequence[str], *, jobs: int =
     return {name: np.concatenate([each[name] for each in tables]) if tables else empty[name] for name in names}
 
 
-def _columns(smiles: Sequence[str], names: Sequence[str]) -> Columns | int:
+def _columns(smiles: Sequence[str], names: Sequence[str], missing: float) -> Columns | int:
     """The columns of a chunk, or the number of a molecule that cannot be parsed."""
     from rdkit import rdBase
     from rdkit.Chem import Descriptors
@@ -70,7 +71,9 @@ def _columns(smiles: Sequence[str], names: Sequence[str]) -> Columns | int:
                 found["ecfp"].append(np.minimum(generator.GetCountFingerprintAsNumPy(molecule), 255))
             if "descriptors" in found:
                 values = Descriptors.CalcMolDescriptors(molecule, missingVal=np.nan).values()
-                found["descriptors"].append(np.clip(np.nan_to_num(np.array(list(values)), nan=0), -LARGEST, LARGEST))
+                found["descriptors"].append(
+                    np.clip(np.nan_to_num(np.array(list(values)), nan=missing), -LARGEST, LARGEST)
+                )
     return {name: np.array(rows, dtype=np.float32) for name, rows in found.items()}
 
 

@@ -40,6 +40,11 @@ def pretrain(
         show_default="nt_xent",
         help=f"Contrastive loss for methods that compare two views: {', '.join(pair_objective_names())}.",
     ),
+    targets: str | None = Option(
+        None,
+        metavar="NAMES",
+        help="Molecules: also predict descriptors, ecfp or both (descriptors,ecfp=0.5); contrastive=0: only these.",
+    ),
     recipe: Path | None = Option(None, help="Recipe file (TOML)."),
     settings: list[str] | None = Option(
         None, "--set", metavar="KEY=VALUE", help="Change a setting of the recipe, e.g. training.epochs=50."
@@ -73,7 +78,7 @@ def pretrain(
     process = find_process_layout(devices, num_nodes)
     output = _make_output(process, quiet, as_json)
     if resume is not None:
-        fixed = (objective, seed, epochs, precision, fast, smiles, identifiers, tasks)
+        fixed = (objective, targets, seed, epochs, precision, fast, smiles, identifiers, tasks)
         if source or out or recipe or settings or method or any(each is not None for each in fixed):
             raise UserError("--resume: uses the recipe and data of the run. Remove DATA and the options that set them.")
         from joao.runs.folder import Run
@@ -100,7 +105,7 @@ def pretrain(
         if process.rank == 0:  # the others may start after the first process has made the folder
             check_new_folder(out)
         table = read_toml(recipe) if recipe else {}
-        given = {"data": source, **inputs.column_options(smiles, identifiers)}
+        given = {"data": source, "targets": targets, **inputs.column_options(smiles, identifiers)}
         table |= {key: value for key, value in given.items() if value}
         short = {"training.seed": seed, "training.epochs": epochs}
         all_settings = [f"method={method}"] if method is not None else []

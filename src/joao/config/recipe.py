@@ -17,10 +17,12 @@ Settings that are left out have defaults, which may depend on the kind of data (
 to a run is complete. A part may be given by its name alone (``encoder = "gin"``). ``strength = 0.3`` at the top sets
 the strength of all augmentations that do not set their own. Instead, ``strengths = [0.1, 0.2, 0.3]`` adds each of these
 augmentations three times to the pool, and ``strengths = { 0.1 = 1, 0.2 = 2, 0.3 = 1 }`` also sets a prior over the
-strengths (:func:`expand_strengths`). ``smiles`` and ``identifiers`` name columns of a table of molecules.
+strengths (:func:`expand_strengths`). ``targets = { descriptors = 1, ecfp = 1, contrastive = 1 }`` adds losses of
+molecules (:mod:`joao.training.targets`). ``smiles`` and ``identifiers`` name columns of a table of molecules.
 """
 
 import dataclasses
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -99,9 +101,13 @@ PRESETS: dict[str, dict[str, Any]] = {"large": {"encoder": {"name": "gin", "widt
 _CODES = {"attribute_mask": {"fill": "token"}}
 
 # Options that older recipes do not have. With these values, which do what was done before, recipes leave them out.
-_LATER = [("readout", "sum"), ("negatives", "auto")]
+_LATER = [("readout", "sum"), ("negatives", "auto"), ("decay", "none")]
 # Every recipe beside a run has these keys. An option that such a recipe leaves out is not the default of today.
 COMPLETE = {"features", "max_degree", "encoder", "heads", "objective", "policy", "training"}
+
+# Names of the weights in ``targets``: those of :mod:`joao.training.targets`, and the loss of the method itself.
+CONTRASTIVE_WEIGHT = "contrastive"
+TARGETS = ("descriptors", "ecfp")
 
 MAX_MEMBERS = 256  # layers of an encoder, or augmentations in a pool
 
@@ -133,6 +139,8 @@ class Schedule:
         seed: seed of all random numbers.
         negatives: in several processes, ``global``: every graph is compared with the whole batch; ``local``: with the
             share of its process (docs/scaling.md); ``auto``: local on GPUs, global on CPUs.
+        decay: ``none``: constant learning rate; ``cosine``: it rises over the first twentieth of all steps and then
+            falls to 0 along a cosine.
 
     >>> Schedule(epochs=100).batch_size
     128
@@ -150,17 +158,26 @@ class Schedule:
     update_batches: int = 0
     seed: int = 0
     negatives: str = "auto"
+    decay: str = "none"
 
     def __post_init__(self) -> None:
         if self.negatives not in ("auto", "local", "global"):
             raise UserError(f"training: negatives must be 'auto', 'local' or 'global', got '{self.negatives}'.")
         if self.pair_per not in ("batch", "graph"):
             raise UserError(f"training: pair_per must be 'batch' or 'graph', got '{self.pair_per}'.")
+        if self.decay not in ("none", "cosine"):
+            raise UserError(f"training: decay must be 'none' or 'cosine', got '{self.decay}'.")
         check_minimum("training", 1, epochs=self.epochs)
         check_minimum("training", 2, batch_size=self.batch_size)
         check_minimum("training", 0, update_every=self.update_every, update_batches=self.update_batches, seed=self.seed)
         if not self.learning_rate > 0:
             raise UserError(f"training: learning_rate must be above 0, got {self.learning_rate}.")
+
+    def learning_rate_at(self, fraction: float) -> float:
+        """The learning rate after a ``fraction`` of all steps, from 0 to 1."""
+        if self.decay == "none":
+            return self.learning_rate
+        return self.learning_rate * min(1.0, 20 * fraction) * (1 + math.cos(math.pi * fraction)) / 2
 
 
 @dataclass(frozen=True)
@@ -185,6 +202,7 @@ class Recipe:
     training: Schedule
     smiles: str = ""
     identifiers: str = ""
+    targets: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def columns(self) -> dict[str, str]:
@@ -200,7 +218,11 @@ class Recipe:
             "features": self.features,
             "max_degree": self.max_degree,
             "augmentations": [part.table() for part in self.augmentations],
-            **{family: _older_table(getattr(self, family)) for family in CATALOGUES},
+            **{
+                family: _older_table(part := getattr(self, family), members[part.name])
+                for family, members in CATALOGUES.items()
+            },
+            **({"targets": dict(self.targets)} if self.targets else {}),
             "training": {k: v for k, v in dataclasses.asdict(self.training).items() if (k, v) not in _LATER},
         }
 
@@ -216,8 +238,10 @@ class Recipe:
         return "\n\n".join(["\n".join(top), *tables]) + "\n"
 
 
-def _older_table(part: Part) -> dict[str, Any]:
-    return {key: option for key, option in part.table().items() if (key, option) not in _LATER}
+def _older_table(part: Part, kind: type[Any]) -> dict[str, Any]:
+    default = {key: each.default for key, each in signature(kind).parameters.items()}
+    left_out = {key for key, option in _LATER if part.options.get(key) == option == default[key]}
+    return {key: option for key, option in part.table().items() if key not in left_out}
 
 
 def read_recipe(path: Path) -> Recipe:
@@ -292,8 +316,9 @@ def make_recipe(table: Mapping[str, Any], source: str = "recipe", kind: str = "g
     if features not in RULES:
         raise UserError(f"{source}: unknown rule '{features}' for features. {suggest(features, RULES)}")
     if kind in RULE_OF_KIND and features == "auto":
-        codes = RULE_OF_KIND[kind]
-        features = codes if ENCODERS[parts["encoder"].name].codes == codes else "labels"
+        codes = ENCODERS[parts["encoder"].name].codes
+        is_known = codes == RULE_OF_KIND[kind] or (kind, codes) == ("molecules", "ogb_atoms")
+        features = codes if is_known and codes else "labels"
     if features in CODE_RULES:
         kind_defaults = {**kind_defaults, **_CODES}
     training = table.get("training", {})
@@ -312,8 +337,36 @@ def make_recipe(table: Mapping[str, Any], source: str = "recipe", kind: str = "g
         training=Schedule(**check_options(Schedule, training, f"{source}: training")),
         smiles=check_value(table.get("smiles", ""), str, f"{source}: smiles"),
         identifiers=check_value(table.get("identifiers", ""), str, f"{source}: identifiers"),
+        targets=target_weights(table.get("targets", {}), f"{source}: targets"),
         **parts,
     )
+
+
+def target_weights(given: Any, source: str) -> dict[str, float]:
+    """Weights of the objectives by name: from a table, a list of names, or a text such as ``ecfp,descriptors=0.5``.
+
+    A name without a weight, and the contrastive loss if it is not given, have weight 1. Without any target the result
+    is empty.
+
+    >>> target_weights("descriptors,ecfp=0.5", source="recipe")
+    {'contrastive': 1.0, 'descriptors': 1.0, 'ecfp': 0.5}
+    """
+    if isinstance(given, str):
+        given = [each for each in given.split(",") if each]
+    if not isinstance(given, Mapping | list | tuple):
+        raise UserError(f"{source} must be a table of weights or a list of names, got {short_repr(given)}.")
+    pairs = given.items() if isinstance(given, Mapping) else [(*str(each).split("=", 1), 1)[:2] for each in given]
+    weights = {}
+    for name, weight in pairs:
+        if name not in (CONTRASTIVE_WEIGHT, *TARGETS):
+            raise UserError(f"{source}: unknown target '{name}'. {suggest(str(name), (CONTRASTIVE_WEIGHT, *TARGETS))}")
+        weights[name] = _number(weight, f"{source}: {name}")
+        if not 0 <= weights[name] < float("inf"):
+            raise UserError(f"{source}: {name}: the weight must be 0 or more, got {weight}.")
+    targets = {name: weights[name] for name in TARGETS if weights.get(name)}
+    if weights and not targets:
+        raise UserError(f"{source}: needs {' or '.join(TARGETS)} with a weight above 0, got {short_repr(given)}.")
+    return {CONTRASTIVE_WEIGHT: weights.get(CONTRASTIVE_WEIGHT, 1.0), **targets} if targets else {}
 
 
 def _entries(entries: Any, source: str) -> list[Any]:

@@ -20,6 +20,7 @@ from joao.core.errors import UserError, suggest
 from joao.core.graphs import GraphBatch, GraphStore
 from joao.core.memory import Budget
 from joao.data.dataset import ColumnFacts, Dataset, select_items
+from joao.data.molecules import to_ogb_codes
 from joao.data.shards.shards import Shards
 from joao.data.sources import read_whole
 
@@ -29,7 +30,8 @@ _BATCH_GRAPHS = 128
 _WALKS = range(2, 10)
 _WALK_BLOCK = 1 << 20  # numbers
 _SMALLEST_DEVIATION = 1e-6  # of a column of walks; rounding causes less
-# Rules whose features are codes of categories, and the kind of data that they need.
+# Rules whose features are codes of categories, and the kind of data that they need. ``molecules`` with SMILES can be
+# converted to ``ogb_molecules``.
 CODE_RULES = {"atoms": "molecules", "ogb_atoms": "ogb_molecules", "syntax_nodes": "syntax_trees"}
 RULE_OF_KIND = {kind: rule for rule, kind in CODE_RULES.items()}
 _PLAIN_RULES = ("auto", "labels", "attributes", "labels_and_attributes", "degree", "constant")
@@ -60,7 +62,8 @@ class Features:
             raise UserError(f"features: unknown rule '{rule}'. {suggest(rule, RULES)}")
         if not 1 <= max_degree <= MAX_DEGREE_LIMIT:
             raise UserError(f"features: max_degree must be between 1 and {MAX_DEGREE_LIMIT}, got {max_degree}.")
-        if rule in CODE_RULES and dataset.kind != CODE_RULES[rule]:
+        is_converted = rule == "ogb_atoms" and dataset.kind == "molecules" and isinstance(dataset, Dataset)
+        if rule in CODE_RULES and dataset.kind != CODE_RULES[rule] and not is_converted:
             needed = CODE_RULES[rule]
             raise UserError(f"{dataset.name}: features '{rule}' need {needed}, got {dataset.kind}. Use 'auto'.")
         if rule == "auto":
@@ -256,6 +259,8 @@ def _scale_walks(pieces: Iterable[Dataset]) -> list[tuple[float, float]]:
 
 def make_store(dataset: Dataset, features: Features) -> GraphStore:
     """Make a store of the graphs of ``dataset``, with ``features`` as ``x``."""
+    if features.rule == "ogb_atoms" and dataset.kind == "molecules":
+        dataset = to_ogb_codes(dataset)
     return GraphStore(
         x=features.columns(dataset),
         source=_node_numbers(dataset.source),

@@ -373,3 +373,72 @@ def _keys(edges: Indices) -> Indices:
     molecule, target, source = edges[:3]
     keys: Indices = (molecule * MAX_ATOMS + target) * MAX_ATOMS + source
     return keys
+
+
+def to_ogb_codes(dataset: Dataset, jobs: int = 1) -> Dataset:
+    """Replace the codes of atoms and bonds by OGB's nine and three, computed from the SMILES; the graphs are the same.
+
+    Args:
+        dataset: of the kind ``molecules``, with its SMILES.
+        jobs: number of processes.
+    """
+    require_rdkit()
+    if dataset.kind != "molecules" or len(dataset.smiles) != len(dataset):
+        what = "no SMILES" if dataset.kind == "molecules" else f"{dataset.kind}, not molecules"
+        raise UserError(
+            f"{dataset.name}: features 'ogb_atoms' are computed from SMILES, and the data have {what}. Use the table "
+            "of molecules, pack it with its SMILES, or use features 'atoms'."
+        )
+    chunks = list(map_chunks(_ogb_chunk, dataset.smiles, jobs=jobs))
+    atoms, bonds = (np.concatenate([chunk[part] for chunk in chunks]) for part in (0, 1))
+    if len(atoms) != dataset.num_nodes or len(bonds) != len(dataset.source):
+        raise UserError(
+            f"{dataset.name}: the SMILES have {len(atoms)} atoms, the graphs {dataset.num_nodes}. Use the table again."
+        )
+    return replace(dataset, kind="ogb_molecules", node_labels=atoms, edge_attr=bonds)
+
+
+def _ogb_chunk(smiles: Sequence[str]) -> tuple[Bytes, Bytes]:
+    """OGB's codes ``(N, 9)`` of the atoms of all molecules and ``(E, 3)`` of their bonds, sorted as edges are."""
+    from rdkit import Chem, rdBase
+
+    kinds, hybridisations, orders = Chem.ChiralType, Chem.HybridizationType, Chem.BondType
+    # Values that are not listed have the last code of their column, except for stereo, where all are listed.
+    chirality = {
+        kinds.CHI_UNSPECIFIED: 0,
+        kinds.CHI_TETRAHEDRAL_CW: 1,
+        kinds.CHI_TETRAHEDRAL_CCW: 2,
+        kinds.CHI_OTHER: 3,
+    }
+    listed = (hybridisations.SP, hybridisations.SP2, hybridisations.SP3, hybridisations.SP3D, hybridisations.SP3D2)
+    hybridisation = {kind: code for code, kind in enumerate(listed)}
+    order = {orders.SINGLE: 0, orders.DOUBLE: 1, orders.TRIPLE: 2, orders.AROMATIC: 3}
+    stereos = ("NONE", "Z", "E", "CIS", "TRANS", "ANY")
+    stereo = {getattr(Chem.BondStereo, f"STEREO{name}"): code for code, name in enumerate(stereos)}
+    atoms: list[tuple[int, ...]] = []
+    bonds: list[tuple[int, ...]] = []
+    with rdBase.BlockLogs():
+        for text in smiles:
+            molecule, first = Chem.MolFromSmiles(text), len(atoms)
+            if molecule is None:
+                continue
+            atoms += (
+                (
+                    _element(atom),
+                    chirality.get(atom.GetChiralTag(), 4),
+                    min(atom.GetTotalDegree(), 11),
+                    charge + 5 if -5 <= (charge := atom.GetFormalCharge()) <= 5 else 11,
+                    min(atom.GetTotalNumHs(), 9),
+                    min(atom.GetNumRadicalElectrons(), 5),
+                    hybridisation.get(atom.GetHybridization(), 5),
+                    atom.GetIsAromatic(),
+                    atom.IsInRing(),
+                )
+                for atom in molecule.GetAtoms()
+            )
+            for bond in molecule.GetBonds():
+                codes = order.get(bond.GetBondType(), 4), stereo.get(bond.GetStereo(), 5), bond.GetIsConjugated()
+                bonds += ((first + target, first + source, *codes) for target, source in _both_ways(bond))
+    edges = np.array(bonds, dtype=np.int64).reshape(-1, 5)
+    edges = edges[np.lexsort((edges[:, 1], edges[:, 0]))]
+    return np.array(atoms, dtype=np.uint8).reshape(-1, 9), edges[:, 2:].astype(np.uint8)

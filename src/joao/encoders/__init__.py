@@ -8,6 +8,7 @@ from joao.encoders.edge_gin import EdgeGin as EdgeGin
 from joao.encoders.gin import Gin as Gin
 from joao.encoders.gin import Gine as Gine
 from joao.encoders.molecule_gin import MoleculeGin as MoleculeGin
+from joao.encoders.molecule_gine import MoleculeGine as MoleculeGine
 from joao.encoders.ogb import OgbGin as OgbGin
 from joao.encoders.ogb import OgbMoleculeGin as OgbMoleculeGin
 from joao.encoders.ogb import SyntaxGin as SyntaxGin

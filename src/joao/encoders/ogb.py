@@ -150,10 +150,10 @@ class OgbMoleculeGin(MeanEncoder):
     def encode_nodes(self, batch: GraphBatch) -> Tensor:
         assert batch.edge_attr is not None  # checked by the constructor: three columns
         x = self.atoms(batch.x)
-        return cast(Tensor, self.layers(x, batch.source, batch.target, _bond_columns(batch.edge_attr, x.dtype)))
+        return cast(Tensor, self.layers(x, batch.source, batch.target, bond_columns(batch.edge_attr, x.dtype)))
 
 
-def _bond_columns(bonds: Tensor, dtype: torch.dtype) -> Tensor:
+def bond_columns(bonds: Tensor, dtype: torch.dtype) -> Tensor:
     """Encode ``(E, 3)`` bond features as ``(E, 13)`` one-hot columns."""
     last = torch.tensor(OGB_BOND_SIZES, device=bonds.device) - 1
     first = torch.tensor(OGB_BOND_SIZES, device=bonds.device).cumsum(0) - last - 1

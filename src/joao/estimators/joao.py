@@ -65,7 +65,9 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
         batch_size: graphs per batch; None: 128, or 256 for molecules.
         learning_rate: learning rate of Adam; None: 0.01, or 0.001 for molecules.
         training: further settings of :class:`joao.config.recipe.Schedule`: ``pair_per``, ``update_every``,
-            ``update_batches``.
+            ``update_batches``, ``decay``.
+        targets: for molecules, also predict ``descriptors``, ``ecfp`` or both: a list, or a dictionary of weights, in
+            which ``contrastive`` is the weight of the method's own loss (:mod:`joao.training.targets`).
         preset: ``large``: width 128 and 40 epochs, which is better and takes several times as long on a CPU.
         max_degree: largest degree of the feature rule ``degree``.
         random_state: random seed, or a numpy ``RandomState`` or ``Generator`` to draw one from; None draws one.
@@ -102,6 +104,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
         batch_size: int | None = None,
         learning_rate: float | None = None,
         training: Mapping[str, Any] | None = None,
+        targets: Sequence[str] | Mapping[str, float] | None = None,
         preset: str | None = None,
         max_degree: int = 64,
         random_state: int | np.random.RandomState | np.random.Generator | None = 0,
@@ -124,6 +127,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.training = training
+        self.targets = targets
         self.preset = preset
         self.max_degree = max_degree
         self.random_state = random_state
@@ -264,7 +268,10 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
             epochs=recipe.training.epochs,
             batch_size=recipe.training.batch_size,
             learning_rate=recipe.training.learning_rate,
-            training={name: getattr(recipe.training, name) for name in ("pair_per", "update_every", "update_batches")},
+            training={
+                name: getattr(recipe.training, name) for name in ("pair_per", "update_every", "update_batches", "decay")
+            },
+            targets=dict(recipe.targets) or None,
             max_degree=recipe.max_degree,
             random_state=recipe.training.seed,
             device=device,
@@ -319,6 +326,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
             "encoder": _encoder_table(self.encoder),
             "objective": None if isinstance(self.objective, Objective) else self.objective,
             "preset": self.preset,
+            "targets": self.targets,
         }
         if not isinstance(self.training, Mapping | None):
             raise UserError(f"JOAO: training: expected a table of settings, got {short_repr(self.training)}.")

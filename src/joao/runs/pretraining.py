@@ -34,6 +34,7 @@ from joao.training.distributed.launch import ProcessLayout, Send, find_process_l
 from joao.training.metrics import BatchMetrics, EpochMetrics
 from joao.training.model import calibrate_by_recipe
 from joao.training.pretrain import Pretraining, choose_negatives
+from joao.training.targets import make_targets
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -252,6 +253,8 @@ def pretrain(
             f"{run.folder}: was started in {default[0] * default[1]} processes with local negatives, and "
             f"{layout.world_size} were requested. Resume with --devices {default[0]} --num-nodes {default[1]}."
         )
+    if recipe.targets and layout.world_size > 1:
+        raise UserError("targets: are trained in a single process. Leave out devices and num_nodes, or --targets.")
     if not layout.is_worker:
         objective, on = build_objective(recipe, custom), pick_device(device)
         choose_negatives(objective, schedule, len(dataset), on, layout.world_size, fast)
@@ -270,7 +273,8 @@ def pretrain(
     check_input(method.encoder, features, method.augmentations.values())
     if fabric.world_size > 1:
         _check_same_data(dataset, fabric)
-    training = Pretraining(store, method, schedule, fabric, fast, compiled)
+    targets = make_targets(dataset, recipe.targets, on_notice) if recipe.targets else None
+    training = Pretraining(store, method, schedule, fabric, fast, compiled, targets)
     info = replace(
         run_info(dataset, features, store, fabric.device),
         pool=tuple(method.augmentations),

@@ -157,6 +157,18 @@ def preserve_buffers(module: nn.Module) -> Iterator[None]:
             buffer.copy_(value)
 
 
+@contextmanager
+def frozen_statistics(module: nn.Module) -> Iterator[None]:
+    """Do not update the running statistics of batch normalisation; unlike :func:`preserve_buffers`, with gradients."""
+    norms = [each for each in module.modules() if isinstance(each, nn.modules.batchnorm._BatchNorm)]
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.momentum = 0.0
+    yield
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum
+
+
 @torch.no_grad()
 def embed(encoder: Encoder, store: Store, budget: int | None = None, *, pooled: bool = False) -> Tensor:
     """Compute the ``(G, d)`` embeddings of all graphs of ``store``, on the CPU, in evaluation mode.

@@ -32,6 +32,7 @@ from joao.training.fast.steps import PaddedSteps, find_fast_obstacle
 from joao.training.metrics import EpochMetrics
 from joao.training.model import BatchSampler, ContrastiveModel, MomentumModel, NodeModel
 from joao.training.steps import NodeSteps, PairSteps, Steps
+from joao.training.targets import MoleculeTargets, TargetModel
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -100,6 +101,7 @@ class Pretraining:
             (:mod:`joao.training.fast.steps`) on a GPU, or on a CPU without the core; None: if possible, but never on
             padded batches on a CPU.
         compiled: False never uses the compiled core, and True requires it: to resume a run as it was started.
+        targets: predicted beside or instead of the contrastive loss, in one process and on the plain path.
 
     Attributes:
         is_fast: whether it trains in the compiled core or on padded batches.
@@ -121,12 +123,13 @@ class Pretraining:
         fabric: Fabric | None = None,
         fast: bool | None = None,
         compiled: bool | None = None,
+        targets: MoleculeTargets | None = None,
     ) -> None:
         if len(store) < 2:
             raise UserError("pre-training compares graphs with each other: it needs at least two graphs, got one.")
         self.fabric = fabric or make_fabric("cpu", "32-true")
         device, on_gpu = self.fabric.device, self.fabric.device.type == "cuda"
-        self.store, self.method, self.schedule = store.to(device), method, schedule
+        self.store, self.method, self.schedule, self.targets = store.to(device), method, schedule, targets
         self.pool = list(method.augmentations.values())
         if fast not in (None, True, False):
             raise UserError(f"training: fast must be True, False or None, got {fast!r}.")
@@ -141,13 +144,20 @@ class Pretraining:
         # Each loss needs two graphs.
         self.sampler = BatchSampler(len(store), schedule.batch_size, store.block, least=2 * self.num_losses)
         parts = method, self.pool, schedule.pair_per, self.fabric
-        obstacle = find_compiled_obstacle(self.store, *parts)
+        only_plain = (
+            "targets" if targets is not None else "a decaying learning rate" if schedule.decay != "none" else ""
+        )
+        only_plain = only_plain and f"{only_plain} needs the plain path"
+        obstacle = only_plain or find_compiled_obstacle(self.store, *parts)
         if compiled and obstacle:
             raise UserError(f"training: needs the compiled core, but {obstacle}. Start a new run on the plain path.")
         self.is_fast = self.is_compiled = fast is not False and compiled is not False and not obstacle
         if not self.is_compiled and (fast or (fast is None and on_gpu)):
-            self.is_fast = choose_fast_path("training", fast, find_fast_obstacle(*parts))
+            self.is_fast = choose_fast_path("training", fast, only_plain or find_fast_obstacle(*parts))
         model = self._make_model()
+        if targets is not None:
+            with temporary_seed(schedule.seed, "targets"):
+                model = TargetModel(model, method.encoder, sum(targets.sizes.values()))
         optimiser = torch.optim.Adam(
             model.parameters(), lr=schedule.learning_rate, fused=True, capturable=on_gpu and self.is_fast
         )
@@ -203,10 +213,13 @@ class Pretraining:
             exchange = GradientExchange(self.group, self.model.parameters(), statistics)
         shared = self.store, self.pool, objective, self.model, self.optimiser, self.fabric, self.generators, exchange
         if not isinstance(objective, PairObjective):
-            return NodeSteps(*shared)
+            node_steps = NodeSteps(*shared)
+            node_steps.targets = self.targets
+            return node_steps
         if self.negatives == "global":
             return DistributedSteps(*shared)
         steps = PairSteps(*shared)
+        steps.targets = self.targets
         if self.is_compiled:
             return CompiledSteps(steps, self.method, optimiser)
         return PaddedSteps(steps, self.method, optimiser) if self.is_fast else steps
@@ -244,8 +257,12 @@ class Pretraining:
             count = num_graphs if self.schedule.pair_per == "graph" else 1
             pairs = self.method.policy.sample(count, self.generators["pairs"])
             own = self._own_part(pairs) if count > 1 else pairs
+            fraction = self.step / (self.schedule.epochs * steps_per_epoch)
+            if self.schedule.decay != "none":
+                for group in self.optimiser.param_groups:
+                    group["lr"] = self.schedule.learning_rate_at(fraction)
             self.steps.train(batch, own)
-            self._update_copy(self.step / (self.schedule.epochs * steps_per_epoch))
+            self._update_copy(fraction)
             # The pair (i, j) is entry i * K + j of the flattened table.
             counts = torch.bincount(pairs @ torch.tensor([size, 1]), minlength=size**2).view(size, size)
             progress.drawn += counts * (num_graphs // count)
@@ -311,7 +328,7 @@ class Pretraining:
             self.model.update_copy(self.method.objective.momentum_at(fraction))
 
     def _update_policy(self) -> None:
-        if not self.method.policy.learns:
+        if not self.method.policy.learns or (self.targets is not None and not self.targets.contrastive):
             return
         count = self.schedule.update_batches or max(1, round(len(self.sampler) / 10))
         batches = self._batches("evaluation batches", stop=count)

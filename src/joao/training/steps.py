@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast, final
 
@@ -19,7 +19,8 @@ from joao.core.errors import UserError, short_repr
 from joao.core.graphs import GraphBatch, Store, concatenate
 from joao.core.randomness import derive_seed
 from joao.objectives import Objective, PairObjective
-from joao.training.model import preserve_buffers
+from joao.training.model import frozen_statistics, preserve_buffers
+from joao.training.targets import MoleculeTargets
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -105,6 +106,10 @@ class BatchViews:
         order = torch.cat([start + torch.argsort(indices[start : start + SECTION], stable=True) for start in starts])
         return View(self._join(batches), indices[order][self.shard], row=torch.argsort(order))
 
+    def unchanged(self) -> GraphBatch:
+        """The graphs before augmentation, as one batch."""
+        return self._join(self.sections)
+
     def project(self, model: nn.Module, view: View) -> Tensor:
         """Return the ``(B, d)`` projections of all graphs of the batch, in order."""
         return project(model, view)
@@ -174,6 +179,7 @@ class EagerSteps(Steps, ABC):
     fabric: Fabric
     generators: dict[str, torch.Generator]
     exchange: GradientExchange | None = None
+    targets: MoleculeTargets | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.loss_sum = torch.zeros((), device=self.store.device)
@@ -182,6 +188,19 @@ class EagerSteps(Steps, ABC):
     @abstractmethod
     def loss(self, views: BatchViews, pairs: Tensor) -> Tensor:
         """Return the loss, ``()``, of a batch under ``pairs``."""
+
+    def total_loss(self, graphs: Tensor, pairs: Tensor) -> Tensor:
+        """The loss, and those of the targets, if there are any, for the graphs as they are."""
+        views = self.views(graphs)
+        if self.targets is None:
+            return self.loss(views, pairs)
+        predicted = self.model(None, *views.unchanged().fields)
+        total = self.targets.loss(predicted, graphs)
+        if self.targets.contrastive:
+            # Embeddings are of graphs without augmentation, so only these count in the running statistics.
+            with frozen_statistics(self.model):
+                total = total + self.targets.contrastive * self.loss(views, pairs)
+        return total
 
     def views(self, graphs: Tensor) -> BatchViews:
         """Prepare a batch for drawing views."""
@@ -197,7 +216,7 @@ class EagerSteps(Steps, ABC):
         return [graphs.to(self.store.device) for graphs in batches]
 
     def train(self, batch: Tensor, pairs: Tensor) -> None:
-        loss = self.loss(self.views(batch), pairs)
+        loss = self.total_loss(batch, pairs)
         self.optimiser.zero_grad()
         self.backward(loss)
         self.optimiser.step()

@@ -1,0 +1,236 @@
+"""Pre-training of molecules: contrastive only, targets only, both; frozen embeddings and a forest on 21 sets.
+
+    python -m repro.studies.molecule_pretraining --part corpus --out CORPUS
+    python -m repro.studies.molecule_pretraining --part pretrain --corpus CORPUS --arm both --epochs 4 --out RUN
+    python -m repro.studies.molecule_pretraining --part score --arm both --model RUN
+
+The rules are in ``repro/decision-rules.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from joao.baselines.forests import FOREST, Forests, molecule_columns
+from joao.config.recipe import make_recipe
+from joao.core.provenance import versions
+from joao.data import Dataset, read_whole
+from joao.data.formats.smiles import read_text_column
+from joao.data.names import resolve_path
+from joao.evaluation.splits import given_split
+from joao.evaluation.tables import markdown
+from joao.evaluation.targets import infer_label_kind, task_figures
+from joao.runs.pretraining import pretrain
+from joao.runs.trained import bundled_model_path, load_run, make_untrained
+from repro.protocols.transfer.overlap import count, find_shared, molecules_of_test
+from repro.record_files import RECORDS
+from repro.studies.common import generated
+from repro.studies.molecule_tables import SETS
+from repro.studies.sweep import interval, record_file
+
+MOLECULENET = ("bbbp", "tox21", "toxcast", "sider", "clintox", "muv", "hiv", "bace")
+SOURCES = {"chembl_part": 160_000, "zinc250k": 30_000, "zinc_moses": 20_000}
+SEED = 20261118
+ARMS: dict[str, dict[str, float]] = {
+    "contrastive": {},
+    "targets": {"descriptors": 1, "ecfp": 1, "contrastive": 0},
+    "both": {"descriptors": 1, "ecfp": 1, "contrastive": 1},
+}
+SHOWN = {
+    "ecfp": "ECFP + forest",
+    "bundled": "bundled encoder until now",
+    "untrained": "`molecule_gine`, untrained",
+    "contrastive": "contrastive only",
+    "targets": "targets only",
+    "both": "both",
+    "main": "main run",
+}
+TREES = 100
+OVERLAP, RECORD = RECORDS / "molecule-corpus.json", RECORDS / "molecule-pretraining.jsonl"
+
+
+def make_corpus(root: Path, out: Path) -> dict[str, Any]:
+    """Write the shuffled corpus without test molecules as a table, and count the overlap."""
+    random = np.random.default_rng(SEED)
+    sources = {}
+    for name, size in SOURCES.items():
+        smiles = read_text_column(root / "molecules" / f"{name}.csv.xz", "SMILES" if "moses" in name else "smiles")
+        sources[name] = [smiles[each].strip() for each in sorted(random.permutation(len(smiles))[:size])]
+    tests = {}
+    for name in SETS:
+        path = root / "molecules_dev" / f"{name}.csv.gz"
+        splits = read_text_column(path, "split")
+        tests[name] = [
+            text for text, part in zip(read_text_column(path, "smiles"), splits, strict=True) if part == "test"
+        ]
+    tests |= {name: molecules_of_test(name, str(root)) for name in MOLECULENET}
+    corpus = [text for found in sources.values() for text in found]
+    made = count(corpus, tests)
+    shared = find_shared(corpus, {text for found in tests.values() for text in found})[2]
+    kept = [text for text, is_shared in zip(corpus, shared, strict=True) if not is_shared]
+    out.write_text("\n".join(["smiles", *(kept[each] for each in random.permutation(len(kept)))]) + "\n")
+    origin = [name for name, found in sources.items() for _ in found]
+    parts = {
+        name: {
+            "taken": len(found),
+            "left out": sum(s for s, of in zip(shared.tolist(), origin, strict=True) if of == name),
+        }
+        for name, found in sources.items()
+    }
+    return made | {"sources": parts}
+
+
+def recipe_of(arm: str, corpus: str, epochs: int, width: int, layers: int, kind: str = "molecules") -> Any:
+    encoder = {"name": "molecule_gine", "width": width, "layers": layers}
+    training = {"epochs": epochs, "decay": "cosine"}
+    return make_recipe({"data": corpus, "encoder": encoder, "targets": ARMS[arm], "training": training}, kind=kind)
+
+
+def read_set(name: str, root: Path | None) -> tuple[Dataset, Any, str]:
+    path = resolve_path(name, root)
+    dataset = read_whole(path, tasks=["activity" if name.startswith("ace") else "value"])
+    split = given_split(dataset, np.array(read_text_column(path, "split"))[dataset.rows].tolist())
+    return dataset, split, infer_label_kind(dataset)
+
+
+def score(columns: NDArray[np.float32], dataset: Dataset, split: Any, kind: str) -> float:
+    """Error of a forest: RMSE in standard deviations of the training labels, or 1 - ROC-AUC."""
+    assert dataset.targets is not None
+    learn, labels = np.concatenate([split.train, split.validation]), dataset.targets
+    settings = {**FOREST[kind], "n_estimators": TREES}
+    predicted = Forests.fit(columns[learn], labels[learn], kind, 0, settings).predict(columns[split.test])
+    spread = np.ones(1) if kind == "binary" else labels[learn].std(axis=0)
+    found = task_figures(kind, (predicted / spread).astype(np.float32), labels[split.test] / spread, ["task"])
+    return float(1 - found["roc_auc"] if kind == "binary" else found["rmse"])
+
+
+def score_sets(arm: str, model: Path | None, root: Path | None, minutes: float) -> None:
+    """Score the sets without a record, the smallest first."""
+    records, end = record_file(RECORD), time.time() + 60 * minutes
+    done = {each["cell"]["dataset"] for each in records.read() if each["cell"]["arm"] == arm}
+    trained = None if model is None else load_run(model, device="cpu")
+    for name in SETS:
+        if name in done or time.time() > end:
+            continue
+        started = time.process_time()
+        dataset, split, kind = read_set(name, root)
+        if arm == "ecfp":
+            columns = molecule_columns(dataset.smiles, ["ecfp"])["ecfp"]
+        elif trained is None:
+            raise SystemExit(f"{arm}: missing option --model")
+        else:
+            columns = trained.embed(dataset).numpy()
+        error = round(score(columns, dataset, split, kind), 6)
+        seconds = round(time.process_time() - started, 1)
+        cell = {"dataset": name, "arm": arm}
+        records.write({"cell": cell, "error": error, "cpu_seconds": seconds, "versions": versions()})
+        print(name, arm, error, flush=True)
+
+
+def run_arm(arm: str, corpus: Path, epochs: int, width: int, layers: int, out: Path) -> None:
+    """Pre-train one arm; ``untrained`` only initialises."""
+    dataset = read_whole(corpus)
+    if arm == "untrained":
+        make_untrained(recipe_of("targets", corpus.name, epochs, width, layers), dataset[:4096], device="cpu").save(out)
+        return
+    started = time.process_time()
+    recipe = recipe_of(arm, corpus.name, epochs, width, layers)
+    pretrain(recipe, dataset, folder=out, device="cpu", precision="bf16-mixed", on_epoch=print, on_notice=print)
+    (out / "cpu.json").write_text(json.dumps({"cpu_seconds": time.process_time() - started}))
+
+
+def page(records: Sequence[Mapping[str, Any]]) -> str:
+    """The results as Markdown; the figures of the pre-trainings are in records without a data set."""
+    errors: dict[str, dict[str, float]] = {}
+    facts: dict[str, Mapping[str, Any]] = {}
+    for record in records:
+        arm, name = record["cell"]["arm"], record["cell"]["dataset"]
+        if name:
+            errors.setdefault(arm, {})[name] = record["error"]
+        else:
+            facts[arm] = record
+    arms = [arm for arm in SHOWN if arm in errors]
+    common = [name for name in SETS if all(name in errors[arm] for arm in arms)]
+    overlap = json.loads(OVERLAP.read_text(encoding="utf-8"))
+
+    def gain(one: str, other: str) -> str:
+        if one not in errors or other not in errors or one == other:
+            return ""
+        shared = [name for name in SETS if name in errors[one] and name in errors[other]]
+        found = interval([errors[one][name] - errors[other][name] for name in shared])
+        return f"{found.mean:+.3f} ({found.low:+.3f} to {found.high:+.3f}; {len(shared)} sets)"
+
+    rows = []
+    for arm in arms:
+        fact = facts.get(arm, {})
+        mean = np.mean([errors[arm][name] for name in common])
+        made = f"{fact['molecules']:,} x {fact['epochs']}" if fact else ""
+        rows.append([SHOWN[arm], f"{mean:.3f}", gain(arm, "ecfp"), made, f"{fact['cpu_seconds']:.0f}" if fact else ""])
+    sets = [[name, *(f"{errors[arm][name]:.3f}" if name in errors[arm] else "" for arm in arms)] for name in SETS]
+    tested = [
+        [name, *(f"{each[key]:,}" for key in ("test", "with stereochemistry", "without stereochemistry"))]
+        for name, each in overlap["sets"].items()
+    ]
+    missing = [name for name in SETS if name not in common]
+    sources = ", ".join(f"{each['taken']:,} of `{name}`" for name, each in overlap["sources"].items())
+    head = ["method", "mean error", "difference to ECFP (95 % interval over sets)", "molecules x epochs", "CPU seconds"]
+    corpus = [
+        "## Corpus",
+        f"{overlap['corpus']:,} molecules were drawn: {sources}. {overlap['left out']:,} of them are in a test split below, whatever their stereochemistry, and are left out.",
+        markdown(["test split", "molecules", "in the sample, with stereochemistry", "without"], tested) + "\n",
+    ]
+    title = [
+        "# Pre-training of molecules",
+        f"{generated('molecule_pretraining')} The rules are in `repro/decision-rules.md`.",
+    ]
+    if not arms:
+        return "\n\n".join([*title, "No pre-training has been run yet.", *corpus])
+    return "\n\n".join(
+        [
+            *title,
+            f"Frozen embeddings and a forest of {TREES} trees on the development sets, published splits, one seed; pre-trained on one thread of a shared CPU in bf16-mixed. "
+            "The error is the RMSE in standard deviations of the training labels or, for `pharma_ames`, 1 - ROC-AUC; smaller is better.",
+            markdown(head, rows),
+            f"Means over {len(common)} sets that all methods have."
+            + (f" Missing: {', '.join(missing)}." if missing else ""),
+            f"JOAO's share, *both* less *targets only*: {gain('both', 'targets') or 'not computed'}. *Targets only* less *contrastive only*: {gain('targets', 'contrastive') or 'not computed'}. "
+            f"The main run less the encoder bundled until now: {gain('main', 'bundled') or 'not computed'}.",
+            "## Sets",
+            markdown(["data set", *(SHOWN[arm] for arm in arms)], sets),
+            *corpus,
+        ]
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", choices=("corpus", "pretrain", "score"), required=True)
+    parser.add_argument("--arm", choices=[*SHOWN], default="targets")
+    parser.add_argument("--data-root", type=Path)
+    parser.add_argument("--corpus", type=Path)
+    parser.add_argument("--model", type=Path)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--width", type=int, default=128)
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--minutes", type=float, default=600.0)
+    given = parser.parse_args()
+    if given.part == "corpus":
+        OVERLAP.write_text(json.dumps(make_corpus(given.data_root, given.out), indent=1) + "\n", encoding="utf-8")
+    elif given.part == "pretrain":
+        run_arm(given.arm, given.corpus, given.epochs, given.width, given.layers, given.out)
+    else:
+        model = bundled_model_path("molecules") if given.arm == "bundled" else given.model
+        score_sets(given.arm, model, given.data_root, given.minutes)
+
+
+if __name__ == "__main__":
+    main()

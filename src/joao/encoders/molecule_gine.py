@@ -1,0 +1,90 @@
+from collections.abc import Iterator
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from joao.core.codes import OGB_ATOM_SIZES, OGB_BOND_SIZES
+from joao.core.errors import UserError
+from joao.core.graphs import GraphBatch
+from joao.encoders.base import NodeEncoder, check_layers
+from joao.encoders.layers import Readout
+from joao.encoders.ogb import CodeEmbedding, bond_columns
+
+
+@final
+class MoleculeGine(NodeEncoder):
+    r"""A graph isomorphism network on OGB's nine atom and three bond features, whose embedding counts neighbourhoods.
+
+    An atom starts with the sum of the vectors of its features. With one-hot bond features :math:`c_{uv}` and a matrix
+    :math:`W` for each layer,
+
+    .. math::
+        y_v = \mathrm{ReLU}\Big(\mathrm{BN}\big(\mathrm{MLP}\big(x_v +
+        \textstyle\sum_{u \to v} \mathrm{ReLU}(x_u + W c_{uv})\big)\big)\Big), \qquad x_v \leftarrow x_v + y_v .
+
+    The MLP has one hidden layer of double width. The outputs :math:`y` of layer k describe the neighbourhood of an atom
+    up to k bonds and are never negative. The logarithm of their sum over the atoms therefore acts like the count of a
+    fingerprint, which trees can split; ``readout`` (:class:`~joao.encoders.layers.Readout`) says which statistics of
+    :math:`y` form the embedding. Pre-training and fine-tuning use the same embedding. Atoms with the features -1 get
+    the vectors of the mask token.
+
+    Args:
+        readout: ``sum``, ``mean`` and ``max`` over the atoms, of all layers, joined by ``+``, optionally in ``log()``.
+
+    >>> from joao.data import make_store, read
+    >>> from joao.data.features import Features
+    >>> store = make_store(read(["CCO", "c1ccccc1"]), Features("ogb_atoms"))
+    >>> MoleculeGine(width=8, layers=2).eval()(store.batch(torch.arange(2))).shape
+    torch.Size([2, 32])
+    """
+
+    codes = "ogb_atoms"
+
+    def __init__(
+        self,
+        num_features: int = len(OGB_ATOM_SIZES),
+        num_edge_features: int = len(OGB_BOND_SIZES),
+        width: int = 256,
+        layers: int = 5,
+        readout: str = "log(sum+max)",
+    ) -> None:
+        super().__init__()
+        check_layers("MoleculeGine", width, layers)
+        if (num_features, num_edge_features) != (len(OGB_ATOM_SIZES), len(OGB_BOND_SIZES)):
+            raise UserError(
+                f"MoleculeGine: requires {len(OGB_ATOM_SIZES)} columns of atoms and {len(OGB_BOND_SIZES)} of bonds, "
+                f"got {num_features} and {num_edge_features}. Use it for molecules with SMILES, and gine for others."
+            )
+        self.readout = Readout(readout)
+        if "input" in self.readout.names:
+            raise UserError(f"MoleculeGine: atom codes cannot be summed; remove 'input' from readout '{readout}'.")
+        self.atoms = CodeEmbedding(OGB_ATOM_SIZES, width)
+        nn.init.normal_(self.atoms.weight, std=len(OGB_ATOM_SIZES) ** -0.5)
+        self.edges = nn.ModuleList(nn.Linear(sum(OGB_BOND_SIZES), width, bias=False) for _ in range(layers))
+        self.hidden = nn.ModuleList(nn.Linear(width, 2 * width) for _ in range(layers))
+        # No bias: normalisation would remove it.
+        self.outer = nn.ModuleList(nn.Linear(2 * width, width, bias=False) for _ in range(layers))
+        self.norms = nn.ModuleList(nn.BatchNorm1d(width) for _ in range(layers))
+        self.num_node_dimensions = width * layers
+        self.num_dimensions = self.readout.width(0, [width] * layers)
+
+    def encode_layers(self, batch: GraphBatch) -> Iterator[Tensor]:
+        """Yield the outputs ``(N, width)`` of each layer."""
+        assert batch.edge_attr is not None  # checked by the constructor: three columns
+        x = self.atoms(batch.x)
+        columns = bond_columns(batch.edge_attr, x.dtype)
+        for edges, hidden, outer, norm in zip(self.edges, self.hidden, self.outer, self.norms, strict=True):
+            messages = torch.relu(x.index_select(0, batch.source) + edges(columns))
+            total = x.to(messages.dtype).index_add(0, batch.target, messages)
+            y = torch.relu(norm(outer(torch.relu(hidden(total)))))
+            x = x + y
+            yield y
+
+    def encode_nodes(self, batch: GraphBatch) -> Tensor:
+        return torch.cat([*self.encode_layers(batch)], dim=1)
+
+    def forward(self, batch: GraphBatch) -> Tensor:
+        return self.readout(
+            [y.to(torch.promote_types(y.dtype, torch.float32)) for y in self.encode_layers(batch)], batch
+        )
