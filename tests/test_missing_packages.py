@@ -113,6 +113,7 @@ FEATURES = {
         ("report RUN --out report.html --map umap",),
         ("report RUN --out report.html --map pca",),
     ),
+    "usearch": Feature(others=("neighbors RUN MUTAG --out hits.csv",)),
 }
 
 

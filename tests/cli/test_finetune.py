@@ -67,6 +67,7 @@ def test_json(joao, mutag_run, tmp_path):
         "validation_accuracy": found.chosen_epoch.validation_score,
         "scores": found.scores,
         "from_scratch": False,
+        "ensemble": False,
         "seconds": found.info.seconds,
     }
 

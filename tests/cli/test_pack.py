@@ -134,14 +134,12 @@ def test_a_run_on_several_shards_finds_its_graphs_again(joao, labelled):
         (["pack", "none.jsonl", "--out", "g"], ["joao: none.jsonl: "]),
         (["data", "g.jsonl", "--check"], ["joao: g.jsonl: ", "--check"]),
         (["data", "--check"], ["--check", "DATA"]),
-        (["pretrain", "store", "--out", "r", "--fast", "--device", "cpu"], ["fast", "shards"]),
     ],
 )
 def test_invalid_input(joao, tmp_path, words, values):
     (tmp_path / "g.jsonl").write_text('{"edges": [[0, 1]], "num_nodes": 2}\n' * 4)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").write_text("")
-    joao("pack", "g.jsonl", "--out", "store")
     assert_refused(joao(*words), *values)
 
 

@@ -221,7 +221,7 @@ def test_a_lost_process_gives_one_line(joao, labelled, monkeypatch, kept):
     ("options", "values"),
     [
         (["--method", "infograph"], ["InfoGraph: ", "--devices", "--num-nodes"]),
-        (["--fast"], ["--fast", "--devices", "--num-nodes"]),
+        (["--fast"], ["--fast", "training.negatives=local"]),
         (["--num-nodes", 2], ["MASTER_ADDR"]),
     ],
 )

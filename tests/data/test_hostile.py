@@ -42,7 +42,7 @@ VALUES = {
     "shards: a file of another folder": ("index.json", 0),
     "shards: 10^9 graphs": ("index.json",),
     "run: a recipe that nests": ("recipe.toml", "TOML"),
-    "run: an encoder of 10^8 columns": (50000002200000003,),
+    "run: an encoder of 10^8 columns": (50000003000000003,),
     "run: features by 10^9 degrees": ("run.json",),
     "run: 10^12 epochs": ("metrics.jsonl", 10**12),
     "protein networks: a pickle that would do something": ("ppi",),  # joao has no reader for it

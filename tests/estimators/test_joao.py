@@ -409,7 +409,7 @@ def test_saved_and_loaded(method, tmp_path):
 
 
 def test_loading_keeps_every_setting(tmp_path):
-    settings = {"pair_per": "graph", "update_every": 2, "update_batches": 1}
+    settings = {"pair_per": "graph", "update_every": 2, "update_batches": 1, "decay": "cosine"}
     model = joao.JOAO("graphcl", features="degree", max_degree=3, training=settings, **OPTIONS).fit(GRAPHS)
     model.save(tmp_path / "run")
     loaded = joao.JOAO.load(tmp_path / "run", device="cpu")

@@ -239,7 +239,6 @@ def test_unknown_kind_of_labels_is_rejected(trained, tmp_path):
 @pytest.mark.parametrize(
     ("options", "values"),
     [
-        ({"tasks": []}, ["(odd, large)", "(size, noise)", "--tasks"]),
         ({"tasks": ["od"]}, ["'od'", "'odd'", "noise"]),
         ({"tasks": ["odd"], "dataset": dataclasses.replace(GRAPHS, targets=GRAPHS.targets * 0)}, [52, "(odd)"]),
         ({"tasks": ["odd"], "dataset": dataclasses.replace(GRAPHS, targets=GRAPHS.targets * NAN)}, ["label", "odd"]),

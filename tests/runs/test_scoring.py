@@ -24,7 +24,7 @@ from joao.training.finetune import Finetune
 from tests.messages import refused
 
 GRAPHS = random_graphs(24, mean_nodes=6, num_classes=2, seed=1)
-RECIPE = make_recipe({"data": "synthetic", "training": {"epochs": 1, "batch_size": 12}})
+RECIPE = make_recipe({"data": "synthetic", "features": "auto", "training": {"epochs": 1, "batch_size": 12}})
 SETTINGS = {"partitions": [0, 3], "num_folds": 3}
 
 
