@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -172,8 +172,11 @@ class StackedFits:
         self.epoch = torch.zeros(1, dtype=torch.long, device=device)
         self.history = torch.zeros(self.how.epochs, 3, len(parts), dtype=torch.float64, device=device)
 
-    def run(self) -> list[Fit]:
-        """Run all fits. Then ``kept`` has the weights of the selected epochs and ``state`` those of the last epoch."""
+    def run(self, after_epoch: Callable[[int], None] = lambda epoch: None) -> list[Fit]:
+        """Run all fits. Then ``kept`` has the weights of the selected epochs and ``state`` those of the last epoch.
+
+        ``after_epoch`` is called with the number of each finished epoch, from 1 on, and may copy ``state``.
+        """
         plan = self._plan()
         # Steps with the same number of graphs share one set of tensors; usually only the last batch is smaller.
         batches_by_size = {step.shape[2]: self._make_batch(step, plan, self.augments) for step in plan}
@@ -192,6 +195,7 @@ class StackedFits:
                         self._draw_views(stacked, drawn)
                     self.runner.run(("step", step.shape[2]), partial(self._train_step, stacked))
                 self.runner.run("look", lambda: self._validate(validation_batch))
+                after_epoch(epoch + 1)
         return [self._fit(number) for number in range(len(self.parts))]
 
     def _plan(self) -> list[Tensor]:

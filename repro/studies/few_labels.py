@@ -11,6 +11,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from joao.training.finetune import Finetune, Finetuning
 from joao.training.metrics import FitEpoch
 from repro.protocols.semi_supervised.run import Work, grid, start_of
 from repro.protocols.semi_supervised.score import score_splits
+from repro.protocols.stacked_fits import Part, StackedFits, can_be_stacked
 from repro.splits import few_label_splits
 from repro.studies.sweep import main
 
@@ -69,10 +71,17 @@ def compute(cell: Cell, root: Path | None, device: str) -> dict[str, Any]:
     present = score_splits(finetuning, classes, splits, cell.seed)
     found = defaultdict(list, present=[fold.accuracy for fold in present.folds])
     finetuning.how = replace(finetuning.how, epochs=max(EPOCHS))
+    all_labelled = [np.sort(np.concatenate([split.train, split.validation])) for split in splits]
+    parts = []
+    for number, labelled in enumerate(map(torch.from_numpy, all_labelled)):
+        for head in range(HEADS):
+            seed = derive_seed(cell.seed, f"fold {number} head {head}")
+            # Stacked fits need a validation graph; the epoch that it selects is not used.
+            parts.append(Part(labelled, labelled[:1], seed, finetuning.initial_weights(seed)))
+    tests = [torch.from_numpy(split.test) for split in splits for _ in range(HEADS)]
+    fits = list(predictions(finetuning, parts, tests))
     for number, split in enumerate(splits):
-        labelled = torch.from_numpy(np.sort(np.concatenate([split.train, split.validation])))
-        seeds = [derive_seed(cell.seed, f"fold {number} head {head}") for head in range(HEADS)]
-        heads = [fit_and_predict(finetuning, labelled, torch.from_numpy(split.test), seed) for seed in seeds]
+        heads = fits[HEADS * number : HEADS * (number + 1)]
         for name, probabilities in heads[0].items():
             ensemble = torch.stack([head[name] for head in heads]).mean(dim=0)
             for arm, rows in ((name, probabilities), (f"{name}, ensemble", ensemble)):
@@ -85,29 +94,54 @@ def compute(cell: Cell, root: Path | None, device: str) -> dict[str, Any]:
     }
 
 
-def fit_and_predict(finetuning: Finetuning, train: Tensor, test: Tensor, seed: int) -> dict[str, Tensor]:
-    """Probabilities of ``test`` after each of ``EPOCHS``, with the last and with averaged weights."""
-    found: dict[str, Tensor] = {}
-    sums: dict[int, list[Tensor]] = {}
-    epoch = 0
+class Watch:
+    """Copies of the weights after each of ``EPOCHS``, and their averages over the last fifth of the epochs."""
 
-    def look(_: FitEpoch) -> None:
-        nonlocal epoch
-        epoch += 1
-        state = finetuning.state()
+    def __init__(self) -> None:
+        self.kept: dict[str, list[Tensor]] = {}
+
+    def look(self, epoch: int, state: Sequence[Tensor]) -> None:
         for last in EPOCHS:
-            if last - round(AVERAGED * last) < epoch <= last:
-                before = sums.get(last)
-                sums[last] = state if before is None else [old + new for old, new in zip(before, state, strict=True)]
+            count, name = round(AVERAGED * last), f"average of {last}"
+            if last - count < epoch <= last:
+                sums = self.kept.setdefault(name, [torch.zeros_like(each) for each in state])
+                for total, each in zip(sums, state, strict=True):
+                    # Batch normalisation also counts its batches, which no prediction uses.
+                    total += each / count if each.is_floating_point() else each
             if epoch == last:
-                found[f"last of {last}"] = finetuning.logits(test).softmax(dim=1).cpu()
-                # Batch normalisation also counts its batches, which no prediction uses.
-                averages = [each / round(AVERAGED * last) if each.is_floating_point() else each for each in sums[last]]
-                finetuning.set_state(averages)
-                found[f"average of {last}"] = finetuning.logits(test).softmax(dim=1).cpu()
-                finetuning.set_state(state)
+                self.kept[f"last of {last}"] = [each.clone() for each in state]
 
-    finetuning.fit(train, train[:0], seed, look, start=finetuning.initial_weights(seed))
+
+def predictions(finetuning: Finetuning, parts: Sequence[Part], tests: Sequence[Tensor]) -> Iterator[dict[str, Tensor]]:
+    """Probabilities of the test graphs of each part, with the last and with averaged weights; stacked if possible."""
+    if can_be_stacked(finetuning, parts):
+        stacked, watch = StackedFits(finetuning, parts), Watch()
+        stacked.run(lambda epoch: watch.look(epoch, stacked.state))
+        for number, test in enumerate(tests):
+            finetuning.statistics.copy_(stacked.statistics[number])
+            yield _predict(finetuning, {name: [v[number] for v in each] for name, each in watch.kept.items()}, test)
+        return
+    for part, test in zip(parts, tests, strict=True):
+        watch, epochs = Watch(), itertools.count(1)
+        finetuning.fit(
+            part.train,
+            part.train[:0],
+            part.seed,
+            partial(_look, watch, epochs, finetuning),
+            start=part.start,
+        )
+        yield _predict(finetuning, watch.kept, test)
+
+
+def _look(watch: Watch, epochs: Iterator[int], finetuning: Finetuning, _: FitEpoch) -> None:
+    watch.look(next(epochs), finetuning.state())
+
+
+def _predict(finetuning: Finetuning, kept: dict[str, list[Tensor]], test: Tensor) -> dict[str, Tensor]:
+    found = {}
+    for name in sorted(kept):
+        finetuning.set_state(kept[name])
+        found[name] = finetuning.logits(test).softmax(dim=1).cpu()
     return found
 
 
