@@ -152,6 +152,7 @@ def semi_supervised(
 ABLATIONS = {
     "strength": "Ablation of the strength (the paper's Table 2): JOAO and JOAOv2 at 0.2 and 0.25.",
     "prior": "Ablation of the prior: JOAO with gamma = 0.",
+    "last-epoch": "Fine-tuning on all labelled graphs to the last epoch (not in the paper), beside the table.",
     "pairs": "Every pair of augmentations alone, and how its gain agrees with the probability JOAO gave it (Figure 3).",
 }
 
@@ -170,7 +171,7 @@ def _ablation(table: str) -> Callable[..., None]:
         as_json: AsJson = False,
     ) -> None:
         options = run_options(out, data_root, device, jobs, precision)
-        _few_labels(table, split_names(only), [], [], options, Output(quiet, as_json))
+        _few_labels(table.replace("-", "_"), split_names(only), [], [], options, Output(quiet, as_json))
 
     return command
 

@@ -47,6 +47,13 @@ def augmentation_tasks(data: Sequence[str]) -> list[Task]:
     return sorted(semi_supervised.works(cells), key=lambda work: SLOW_FIRST.index(work.dataset))
 
 
+def last_epoch_tasks(data: Sequence[str]) -> list[Task]:
+    """All labelled graphs to the last epoch: the rule of 2026-11-18 for few labels."""
+    cells = [cell for cell in semi_supervised.cells("last_epoch") if cell.dataset in data]
+    chosen = [cell for cell in cells if semi_supervised.keeps_last_epoch(cell.method)]
+    return sorted(semi_supervised.works(chosen), key=lambda work: SLOW_FIRST.index(work.dataset))
+
+
 def mvgrl_tasks(data: Sequence[str]) -> list[Task]:
     columns = [name for name in SLOW_FIRST if name in data]
     return [cell for cell in unsupervised.cells(columns, ["mvgrl_nt_xent"]) if cell.method == "mvgrl_nt_xent"]
@@ -103,7 +110,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     begun = time.monotonic()
     given.out.mkdir(parents=True, exist_ok=True)
-    parts = {"augmentations": augmentation_tasks, "mvgrl": mvgrl_tasks, "pairs": pair_tasks}
+    parts = {
+        "augmentations": augmentation_tasks,
+        "mvgrl": mvgrl_tasks,
+        "pairs": pair_tasks,
+        "last_epoch": last_epoch_tasks,
+    }
     wanted = [task for part in given.parts.split(",") for task in parts[part](given.data.split(","))]
     left = [missing_part(task, (given.out, RECORDS)) for task in wanted]
     tasks = [task for task in left if task is not None]

@@ -36,6 +36,8 @@ _ROWS = {
         for objective, name in OBJECTIVE_NAMES.items()
         for policy in ("uniform", "joao")
     },
+    "none_last": "no pre-training, last epoch",
+    "joao_last": "JOAO, last epoch",
     "joao_stronger": "JOAO, strength 0.25",
     "joaov2_stronger": "JOAOv2, strength 0.25",
     "joao_without_prior": "JOAO, gamma = 0",

@@ -106,6 +106,7 @@ SEMI_SUPERVISED = {
     "strength": "Ablation of strength: JOAO and JOAOv2 at 0.2 and 0.25",
     "prior": "Ablation of the prior: JOAO with gamma = 0",
     "pairs": "Single pairs of augmentations",
+    "last_epoch": "Fine-tuning on all labelled graphs to the last epoch",
 }
 DRAWN = "Augmentation pairs drawn in training"
 COSTS = (

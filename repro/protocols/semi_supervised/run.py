@@ -141,7 +141,9 @@ def cell_recipe(dataset: str, method: str, seed: int) -> Recipe:
     if method in PAIRS:
         given: dict[str, Any] = {"method": "graphcl", "policy": {"name": "fixed", "pair": list(PAIRS[method])}}
     else:
-        given = {key: value for key, value in table["methods"][method].items() if key != "augmented"}
+        given = {
+            key: value for key, value in table["methods"][method].items() if key not in ("augmented", "last_epoch")
+        }
     shared = dict(table["recipe"])
     training = {**shared["training"], **given.get("training", {}), "seed": seed}
     if given.get("method") in ("gae", "infomax", "context_pred"):  # objectives of nodes: graphs as they are
@@ -157,6 +159,15 @@ PROTOCOL = {
     "pre-training": "all graphs, no labels",
     "epoch": "chosen by validation graphs out of the labelled ones",
 }
+
+
+def keeps_last_epoch(method: str) -> bool:
+    """Return whether all labelled graphs train and the last epoch is kept."""
+    return bool(grid()["methods"].get(method, {}).get("last_epoch"))
+
+
+def protocol_of(method: str) -> dict[str, str]:
+    return PROTOCOL | {"epoch": "the last one; all labelled graphs train"} if keeps_last_epoch(method) else PROTOCOL
 
 
 def finetuning_of(method: str, dataset: str) -> dict[str, Any]:
@@ -198,11 +209,11 @@ def compute(work: Work, dataset: Dataset, *, device: str = "auto", precision: st
     for cell in work.cells():
         begun = time.perf_counter()
         splits = few_label_splits(classes, cell.seed, cell.label_rate / 100, class_names=dataset.class_names)
-        scores = score_splits(finetuning, classes, splits, cell.seed)
+        scores = score_splits(finetuning, classes, splits, cell.seed, last_epoch=keeps_last_epoch(work.method))
         records.append(
             {
                 "cell": dataclasses.asdict(cell),
-                "protocol": PROTOCOL,
+                "protocol": protocol_of(work.method),
                 "data": describe_data(dataset),
                 "chance": chance_level(classes),
                 "graphs": {kind: [len(getattr(split, kind)) for split in splits] for kind in Split._fields},
@@ -258,6 +269,6 @@ def is_done(cell: Cell, records: Path) -> bool:
     expected = {
         "recipe": cell_recipe(cell.dataset, cell.method, cell.seed).table(),
         "finetuning": finetuning_of(cell.method, cell.dataset),
-        "protocol": PROTOCOL,
+        "protocol": protocol_of(cell.method),
     }
     return record_file(records).is_current(cell.key, expected, f"{cell.method} on {cell.dataset}")

@@ -25,7 +25,7 @@ class FewLabelsScore:
     Attributes:
         accuracy: on the test graphs, at the epoch that the validation graphs chose.
         epoch: that epoch, from 1 on.
-        validation_accuracy: of that epoch.
+        validation_accuracy: of that epoch; 0 if all labelled graphs train.
     """
 
     accuracy: float
@@ -51,7 +51,7 @@ class FewLabelsScores:
 
 
 def score_splits(
-    finetuning: Finetuning, classes: NDArray[np.int64], splits: Sequence[Split], seed: int
+    finetuning: Finetuning, classes: NDArray[np.int64], splits: Sequence[Split], seed: int, *, last_epoch: bool = False
 ) -> FewLabelsScores:
     """Fine-tunes from the same start in every fold; the test graphs are looked at once, when the epoch is chosen.
 
@@ -60,15 +60,23 @@ def score_splits(
         classes: ``(G,)`` class numbers.
         splits: the folds, see :func:`repro.splits.few_label_splits`.
         seed: of batches and augmentations; each fold has its own from it.
+        last_epoch: train on all labelled graphs and keep the last epoch.
     """
-    parts = [
-        Part(torch.from_numpy(split.train), torch.from_numpy(split.validation), derive_seed(seed, f"fold {number}"))
-        for number, split in enumerate(splits)
-    ]
+    parts = []
+    for number, split in enumerate(splits):
+        train, validation = torch.from_numpy(split.train), torch.from_numpy(split.validation)
+        if last_epoch:
+            # Stacked fits need a validation graph; the epoch that it selects is not used.
+            train = torch.cat([train, validation]).sort().values
+            validation = train[:1]
+        parts.append(Part(train, validation, derive_seed(seed, f"fold {number}")))
     scores = []
     for split, fit in zip(splits, fit_all(finetuning, parts), strict=True):
+        if last_epoch:
+            finetuning.restore_last_epoch()
         predicted = finetuning.logits(torch.from_numpy(split.test)).argmax(1).cpu().numpy()
-        kept = fit.epochs[fit.chosen - 1]
+        epoch = len(fit.epochs) if last_epoch else fit.chosen
+        validation_accuracy = 0.0 if last_epoch else float(fit.epochs[epoch - 1].validation_score or 0)
         accuracy = float((predicted == classes[split.test]).mean())
-        scores.append(FewLabelsScore(accuracy, fit.chosen, float(kept.validation_score or 0)))
+        scores.append(FewLabelsScore(accuracy, epoch, validation_accuracy))
     return FewLabelsScores(tuple(scores))

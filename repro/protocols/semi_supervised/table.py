@@ -36,7 +36,7 @@ Group = dict[int, Mapping[str, Any]]
 
 
 def rows(records: Sequence[Mapping[str, Any]], *, of_strength: bool = False) -> list[Row]:
-    """Summarise records; gains are over no pre-training with the same labels.
+    """Summarise records; gains are over no pre-training with the same labels, fine-tuned alike.
 
     Args:
         records: records of any cells.
@@ -45,7 +45,8 @@ def rows(records: Sequence[Mapping[str, Any]], *, of_strength: bool = False) -> 
     groups = by_row(records)
     result = []
     for (dataset, label_rate, method), group in groups.items():
-        baseline = groups.get((dataset, label_rate, "none"), {})
+        without = "none_last" if method.endswith("_last") else "none"
+        baseline = groups.get((dataset, label_rate, without), {})
         result.append(
             Row(
                 dataset=dataset,
@@ -54,7 +55,7 @@ def rows(records: Sequence[Mapping[str, Any]], *, of_strength: bool = False) -> 
                 scores=[float(np.mean(_percent(record))) for record in group.values()],
                 folds=[_percent(record) for record in group.values()],
                 precision=" and ".join(sorted({record["precision"] for record in group.values()})),
-                gain=None if method == "none" else gain(group, baseline),
+                gain=None if method == without else gain(group, baseline),
                 paper=at_strength(method, dataset) if of_strength else semi_supervised(method, dataset, label_rate),
             )
         )
