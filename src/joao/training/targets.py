@@ -16,7 +16,7 @@ import io
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 from zipfile import BadZipFile
@@ -67,8 +67,10 @@ class MoleculeTargets:
 
     def to(self, device: torch.device) -> MoleculeTargets:
         """Copy all tensors to ``device``."""
-        moved = {name: value.to(device) if isinstance(value, Tensor) else value for name, value in vars(self).items()}
-        return MoleculeTargets(**moved)
+        moved: dict[str, Any] = {
+            name: value.to(device) for name, value in vars(self).items() if isinstance(value, Tensor)
+        }
+        return replace(self, **moved)
 
     @property
     def contrastive(self) -> float:
@@ -185,11 +187,7 @@ def make_targets(
 
 def _read_or_compute(dataset: Dataset, on_notice: Callable[[str], None]) -> dict[str, NDArray[Any]]:
     """Raw descriptors, and ECFP counts as sparse rows."""
-    # The name is the same without RDKit: a packed data set keeps the version that converted its molecules.
-    smiles, version = dataset.smiles, dataset.featuriser or str(featuriser_version())
-    number = hashlib.sha256("\n".join([version, *smiles]).encode()).hexdigest()[:32]
-    cache = folder() if len(smiles) >= _MIN_CACHED else None
-    file = None if cache is None else cache / f"targets-{number}.packed"
+    smiles, file = dataset.smiles, cache_file(dataset)
     if file is not None and (known := _read(file, len(smiles))) is not None:
         return known
     jobs = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -207,6 +205,15 @@ def _read_or_compute(dataset: Dataset, on_notice: Callable[[str], None]) -> dict
     if file is not None:
         write_arrays(file, arrays)
     return arrays
+
+
+def cache_file(dataset: Dataset) -> Path | None:
+    """The file that keeps the targets of ``dataset``; None without a cache and for few molecules."""
+    # The same without RDKit: a packed data set keeps the version that converted its molecules.
+    version = dataset.featuriser or str(featuriser_version())
+    number = hashlib.sha256("\n".join([version, *dataset.smiles]).encode()).hexdigest()[:32]
+    cache = folder() if len(dataset) >= _MIN_CACHED else None
+    return None if cache is None else cache / f"targets-{number}.packed"
 
 
 def write_arrays(file: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
