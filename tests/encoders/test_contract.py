@@ -13,7 +13,7 @@ from joao.augmentations import AttributeMask, EdgePerturb, Identity, NodeDrop
 from joao.core.graphs import GraphBatch
 from joao.core.padded import stack_views
 from joao.core.randomness import temporary_seed
-from joao.encoders import ENCODERS, NodeEncoder, ResGcn
+from joao.encoders import ENCODERS, MoleculeGin, MoleculeGine, NodeEncoder, ResGcn
 from joao.encoders.base import PaddedEncoder
 from joao.training.fast.batches import PaddedStore
 from tests.messages import refused
@@ -169,21 +169,30 @@ def test_input_is_untouched(make, batch):
 PADDED = [(kind, {}) for kind in ENCODERS.values() if issubclass(kind, PaddedEncoder)]
 
 
-@pytest.mark.parametrize(("kind", "options"), [*PADDED, (ResGcn, {"residual": True})])
-def test_padded_views_match_plain_batches(kind, options, mutag, generator, as_atoms):
+READOUTS = [(MoleculeGine, {"readout": text}) for text in ("sum", "mean", "max", "log(max+mean+sum)")]
+
+
+IN_TRAINING = [(*each, True) for each in (*PADDED, (ResGcn, {"residual": True}), *READOUTS)]
+IN_EVALUATION = [(kind, {}, False) for kind in (ResGcn, MoleculeGin, MoleculeGine)]
+
+
+@pytest.mark.parametrize(("kind", "options", "training"), IN_TRAINING + IN_EVALUATION)
+def test_padded_views_match_plain_batches(kind, options, training, mutag, generator, as_input):
     store = mutag if kind.uses_edge_attr else replace(mutag, edge_attr=None)
-    if kind.takes_atoms:
-        atoms = as_atoms(mutag.batch(torch.arange(188)))
+    if kind.codes:
+        atoms = as_input(kind, mutag.batch(torch.arange(188)))
         store = replace(mutag, x=atoms.x, edge_attr=atoms.edge_attr)
     given = PaddedStore(store).batch(torch.arange(30), 700, 1500)
     given = replace(given, x=given.x.double())
     draws = [NodeDrop(0.3), EdgePerturb(0.3), Identity()]
-    draws += [AttributeMask(0.3, fill="token")] if kind.takes_atoms else []
+    draws += [AttributeMask(0.3, fill="token")] if kind.codes else []
     views = [augmentation.padded(given, generator(seed)) for seed, augmentation in enumerate(draws)]
     results = []
     for padded in (True, False):
         with temporary_seed(0, "weights"):
             encoder = kind(store.num_features, store.num_edge_features, width=6, **options).double()
+        if not training:
+            moved_statistics(encoder, views[0].compact())
         embeddings = (
             encoder.encode_padded(stack_views(views)) if padded else torch.stack([encoder(v.compact()) for v in views])
         )

@@ -13,8 +13,19 @@ from joao.data.names import BUNDLED
 from joao.data.sources import read
 from joao.kernels import _triton
 from joao.kernels.graph_ops import plain_copy_graphs, plain_first_passage, plain_rank_within_groups
-from joao.kernels.layers import GinWeights, _GinLayer, _GraphSum, _NeighbourSum, _ReluNorm, plain_gin_layer
+from joao.kernels.layers import (
+    GinWeights,
+    _GinLayer,
+    _GraphMax,
+    _GraphSum,
+    _MessageSum,
+    _NeighbourSum,
+    _ReluNorm,
+    plain_gin_layer,
+    plain_message_sum,
+)
 from joao.kernels.layers import batch_norm as plain_batch_norm_only
+from joao.kernels.layers import graph_max as plain_graph_max
 from joao.kernels.layers import graph_sum as plain_graph_sum
 from joao.kernels.layers import neighbour_sum as plain_neighbour_sum
 from joao.kernels.layers import relu_norm as plain_relu_norm
@@ -156,6 +167,39 @@ def sums_bf16():
     sums(torch.bfloat16, 0.02, wide=70)
 
 
+def molecule_sums(dtype=torch.float32, tolerance=1e-5):
+    _, given = batch()
+    views = stack_views([augmentation.padded(given, DRAW) for augmentation in (EdgePerturb(), Subgraph())])
+    keep = views.keep.unsqueeze(-1)
+    # Numbered by both ends, so the same both ways; -1 where an end is not kept, as at padding.
+    kind = (views.source + views.target) % 4 - 1
+    ends = [views.keep.gather(1, each) for each in (views.source, views.target)]
+    kind = torch.where(ends[0] & ends[1], kind, -1)
+    for width in (5, 300):
+        x = (torch.randn(2, ROOM[0], width, generator=DRAW) * keep).requires_grad_()
+        table = torch.randn(3, width, generator=DRAW).to(dtype).requires_grad_()
+        with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
+            found = _MessageSum.apply(x, views, table, kind)
+        assert found.dtype == dtype
+        expected = plain_message_sum(x, views, table, kind)
+        upstream = torch.randn(2, width, ROOM[0], generator=DRAW).transpose(1, 2) * keep
+        one, other = (torch.autograd.grad(each, (x, table), upstream.to(each.dtype)) for each in (found, expected))
+        assert [each.dtype for each in one] == [torch.float32, dtype]
+        close([found * keep, *one], [expected * keep, *other], tolerance)
+        # Small whole numbers, so that many are equal, and one graph whose values are all 0.
+        x = (torch.randint(0, 3, x.shape, generator=DRAW) * keep).float()
+        x[:, given.graph_of_node == 2] = 0
+        x = x.requires_grad_()
+        upstream = torch.randn(2, len(GRAPHS), width, generator=DRAW)
+        found, expected = _GraphMax.apply(x, views), plain_graph_max(x, views)
+        one, other = (torch.autograd.grad(each, x, upstream)[0] * (x > 0) for each in (found, expected))
+        close([found, one], [expected, other], 1e-6)
+
+
+def molecule_sums_bf16():
+    molecule_sums(torch.bfloat16, 0.02)
+
+
 def svm_dual():
     x = torch.randn(2, 40, 3, generator=DRAW)
     kernels = torch.exp(-torch.cdist(x, x).square() / 3)
@@ -178,6 +222,6 @@ def close(found, expected, tolerance):
 if __name__ == "__main__":
     torch.set_num_threads(1)
     cases = copy_graphs, rank_within_groups, first_passage, gin_layer, gin_layer_bf16, sums, sums_bf16
-    cases += relu_norm, batch_norm, relu_norm_bf16, svm_dual
+    cases += relu_norm, batch_norm, relu_norm_bf16, molecule_sums, molecule_sums_bf16, svm_dual
     {each.__name__: each for each in cases}[sys.argv[1]]()
     sys.stdout.write(f"{sys.argv[1]}: equal\n")

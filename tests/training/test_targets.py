@@ -1,15 +1,24 @@
-"""Targets of molecules. Oracles: RDKit directly, loops over cells, and a sum written out."""
+"""Targets of molecules. Oracles: RDKit directly, loops over cells, a sum written out, and the plain path."""
 
 import math
+import sys
 from dataclasses import replace
+from statistics import mean
 
 import numpy as np
 import pytest
 import torch
 
+from joao.config.builder import CustomParts, build_method
 from joao.config.recipe import Schedule, make_recipe, target_weights
-from joao.data import read
+from joao.data import make_store, read
+from joao.data.features import Features
+from joao.data.formats.packed import write_packed
+from joao.data.molecules import to_ogb_codes
 from joao.runs.pretraining import pretrain
+from joao.training.checkpoint import capture_state, restore_state
+from joao.training.fast import batches
+from joao.training.pretrain import Pretraining
 from joao.training.targets import make_targets, masked_error
 from tests.messages import refused
 
@@ -153,3 +162,131 @@ def test_targets_are_kept_in_the_recipe():
     assert make_recipe(made.table()).targets == {"contrastive": 1, "descriptors": 1, "ecfp": 0.5}
     summed = make_recipe({"encoder": {"name": "molecule_gine", "readout": "sum"}}, kind="molecules")
     assert make_recipe(summed.table()).encoder == summed.encoder  # not its default, so it must be written
+
+
+@pytest.fixture
+def make_training(molecules):
+    def make(weights, fast, pool=None, compiled=None, **schedule):
+        recipe = recipe_of(weights, **schedule)
+        store = make_store(molecules, Features.from_dataset(molecules, recipe.features))
+        method = build_method(recipe, store, CustomParts(augmentations=pool))
+        if not weights:
+            return Pretraining(store, method, recipe.training, fast=fast, compiled=compiled)
+        targets = make_targets(molecules, recipe.targets)
+        targets.descriptors[::3, ::2] = math.nan  # every second value of every third molecule is missing
+        return Pretraining(store, method, recipe.training, fast=fast, compiled=compiled, targets=targets)
+
+    return make
+
+
+WEIGHTS = pytest.mark.parametrize("weights", [{"contrastive": 0, "ecfp": 1, "descriptors": 2}, BOTH, {"ecfp": 0.5}])
+
+
+@WEIGHTS
+def test_a_fast_step_has_the_gradients_and_statistics_of_a_plain_step(weights, make_training, certain_pool):
+    found = []
+    for fast in (False, True):
+        training = make_training(weights, fast, certain_pool)
+        assert (training.is_fast, training.is_compiled) == (fast, False)
+        training.model.train()
+        training.steps.train(next(training._batches("batches"))[1], torch.tensor([[0, 1]]))
+        gradients = {name: each.grad for name, each in training.model.named_parameters() if each.grad is not None}
+        found.append((training.steps.loss_sum, gradients, dict(training.model.named_buffers())))
+    (plain, *expected), (fast, *own) = found
+    torch.testing.assert_close(fast, plain)
+    for one, other in zip(own, expected, strict=True):
+        assert one.keys() == other.keys()
+        for name, value in other.items():
+            torch.testing.assert_close(one[name], value, rtol=1e-4, atol=2e-5, msg=name)
+
+
+@WEIGHTS
+@pytest.mark.parametrize("decay", ["none", "cosine"])
+def test_the_fast_path_matches_the_plain_path(weights, decay, make_training, certain_pool):
+    found = []
+    for fast in (False, True):
+        training = make_training(weights, fast, certain_pool, epochs=4, decay=decay, learning_rate=1e-4)
+        epochs = list(training.run())
+        found.append(([each.loss for each in epochs], [each.pair_losses for each in epochs]))
+        assert (epochs[-1].pair_losses is None) == (weights.get("contrastive") == 0)
+    plain, fast = found
+    assert fast[0] == pytest.approx(plain[0], rel=1e-3)
+    if plain[1][0] is not None:
+        torch.testing.assert_close(torch.tensor(fast[1]), torch.tensor(plain[1]), rtol=1e-3, atol=1e-3)
+
+
+def test_batches_that_do_not_fit_take_plain_steps(make_training, certain_pool, monkeypatch):
+    monkeypatch.setattr(batches, "buffer_capacity", lambda sizes, count: int(mean(sizes.elements()) * count))
+    plain, fast = (make_training(BOTH, fast, certain_pool, epochs=4, learning_rate=1e-4) for fast in (False, True))
+    fits = [batch.fits for _ in range(4) for _, batch in fast._batches("batches")]
+    assert 0 < sum(fits) < len(fits)
+    fast.generators["batches"].set_state(plain.generators["batches"].get_state())
+    losses = [[each.loss for each in training.run()] for training in (plain, fast)]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-3)
+
+
+@pytest.mark.parametrize("weights", [{"contrastive": 0, "ecfp": 1}, BOTH])
+def test_the_fast_path_resumes_bit_for_bit_inside_an_epoch(weights, make_training):
+    class Stop(Exception):
+        pass
+
+    def stop_after_third_step():
+        if first.step == 3:
+            raise Stop
+
+    settings = {"epochs": 4, "decay": "cosine"}
+    undisturbed = make_training(weights, True, **settings)
+    losses = [each.loss for each in undisturbed.run()]
+    first = make_training(weights, True, **settings)
+    with pytest.raises(Stop):
+        list(first.run(stop_after_third_step))
+    second = make_training(weights, True, **settings)
+    restore_state(second, capture_state(first))
+    assert [each.loss for each in second.run()] == losses[1:]
+    for one, other in zip(second.model.state_dict().values(), undisturbed.model.state_dict().values(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_learning_rate_that_a_replay_reads_is_changed_in_place(make_training):
+    training = make_training(BOTH, True, decay="cosine")
+    [group] = training.optimiser.param_groups
+    rate = group["lr"] = torch.tensor(1.0)
+    training._set_learning_rate(0.25)
+    assert group["lr"] is rate
+    assert rate == 0.25
+
+
+def test_obstacles_to_the_fast_path_are_named(make_training, molecules):
+    with refused("Gine", "fast"):
+        recipe = make_recipe({"encoder": "gine", "features": "labels", "targets": ["ecfp"]}, kind="molecules")
+        pretrain(recipe, molecules, device="cpu", fast=True)
+    for options in ({"weights": BOTH}, {"weights": {}, "decay": "cosine"}):
+        with refused("compiled core", "targets", "learning rate"):
+            make_training(fast=None, compiled=True, **options)
+
+
+def test_low_precision_stays_near_full_precision(molecules):
+    recipe = recipe_of({"contrastive": 0, "ecfp": 1})
+    full, low = (
+        [epoch.loss for epoch in pretrain(recipe, molecules, device="cpu", precision=each, fast=True).metrics]
+        for each in ("32-true", "bf16-mixed")
+    )
+    assert full != low
+    assert low == pytest.approx(full, rel=0.05)
+
+
+def test_packed_codes_and_cached_targets_need_no_rdkit(molecules, tmp_path, monkeypatch):
+    from joao.training import targets as module
+
+    monkeypatch.setenv("JOAO_CACHE", str(tmp_path))
+    monkeypatch.setattr(module, "_MIN_CACHED", 2)
+    recipe = recipe_of(BOTH)
+    expected = pretrain(recipe, molecules, device="cpu")
+    write_packed(tmp_path / "molecules.safetensors", to_ogb_codes(molecules))
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "rdkit", None)
+        packed = read(tmp_path / "molecules.safetensors")
+        trained = pretrain(recipe, packed, device="cpu")
+        assert torch.equal(trained.embed(packed), expected.embed(packed))
+    assert packed.kind == "ogb_molecules"
+    assert torch.equal(trained.embed(molecules), expected.embed(molecules))

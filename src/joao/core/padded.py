@@ -113,6 +113,13 @@ def stack_views(views: Sequence[PaddedBatch]) -> PaddedViews:
     return PaddedViews(graph_of_node=views[0].graph_of_node, first_node=views[0].first_node, **stacked)
 
 
+def as_views(batch: PaddedBatch) -> PaddedViews:
+    """One view, which shares the memory of ``batch``."""
+    own = {name: getattr(batch, name).unsqueeze(0) for name in ("x", "source", "target", "first_edge", "keep")}
+    attr = None if batch.edge_attr is None else batch.edge_attr.unsqueeze(0)
+    return PaddedViews(graph_of_node=batch.graph_of_node, first_node=batch.first_node, edge_attr=attr, **own)
+
+
 def keep_nodes(batch: PaddedBatch, keep: Tensor) -> PaddedBatch:
     """Mask all nodes except those where ``keep`` ``(N,)`` is true."""
     return replace(batch, keep=batch.keep & keep)

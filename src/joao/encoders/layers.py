@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from joao.core.errors import UserError
 from joao.core.graphs import GraphBatch, Numbers, select_groups
-from joao.kernels.layers import batch_norm
+from joao.core.padded import PaddedViews
+from joao.kernels.layers import batch_norm, graph_max, graph_sum
 
 with warnings.catch_warnings():
     # torch warns once per process that CSR tensors are in beta and are not checked. Trigger the warning here, unseen.
@@ -325,7 +326,18 @@ class Readout:
                 parts.append(sum_nodes(batch.x.to(layers[0].dtype), batch))
             else:
                 parts += [_pool(name, x, batch) for x in layers]
-        joined = torch.cat(parts, dim=1)
+        return self._join(parts)
+
+    def pool_padded(self, layers: Sequence[Tensor], views: PaddedViews) -> Tensor:
+        """Embed padded views, ``(V, G, width)``, from the node vectors ``(V, N, d)`` of each layer, without ``input``.
+
+        No value may be negative, and nodes that are not kept must be 0.
+        """
+        pools = {"sum": graph_sum, "mean": _graph_mean, "max": graph_max}
+        return self._join([pools[name](x, views) for name in self.names for x in layers])
+
+    def _join(self, parts: Sequence[Tensor]) -> Tensor:
+        joined = torch.cat([*parts], dim=-1)
         return joined.sign() * joined.abs().log1p() if self.is_log else joined
 
 
@@ -337,3 +349,7 @@ def _pool(name: str, x: Tensor, batch: GraphBatch) -> Tensor:
         return lowest.scatter_reduce(0, index, x, "amax").nan_to_num(neginf=0.0)
     sums = sum_nodes(x, batch)
     return sums / batch.nodes_per_graph.clamp(min=1).unsqueeze(1) if name == "mean" else sums
+
+
+def _graph_mean(x: Tensor, views: PaddedViews) -> Tensor:
+    return graph_sum(x, views) / graph_sum(views.keep.unsqueeze(-1).to(x.dtype), views).clamp(min=1)

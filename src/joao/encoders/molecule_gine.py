@@ -1,5 +1,5 @@
-from collections.abc import Iterator
-from typing import final
+from collections.abc import Iterator, Sequence
+from typing import cast, final
 
 import torch
 from torch import Tensor, nn
@@ -7,13 +7,15 @@ from torch import Tensor, nn
 from joao.core.codes import OGB_ATOM_SIZES, OGB_BOND_SIZES
 from joao.core.errors import UserError
 from joao.core.graphs import GraphBatch
-from joao.encoders.base import NodeEncoder, check_layers
-from joao.encoders.layers import Readout
+from joao.core.padded import PaddedViews
+from joao.encoders.base import PaddedEncoder, check_layers
+from joao.encoders.layers import Moments, Readout, normalise_views, update_running_statistics
 from joao.encoders.ogb import CodeEmbedding, bond_columns
+from joao.kernels.layers import message_sum
 
 
 @final
-class MoleculeGine(NodeEncoder):
+class MoleculeGine(PaddedEncoder):
     r"""A graph isomorphism network on OGB's nine atom and three bond features, whose embedding counts neighbourhoods.
 
     An atom starts with the sum of the vectors of its features. With one-hot bond features :math:`c_{uv}` and a matrix
@@ -40,6 +42,7 @@ class MoleculeGine(NodeEncoder):
     """
 
     codes = "ogb_atoms"
+    bonds: Tensor
 
     def __init__(
         self,
@@ -61,6 +64,8 @@ class MoleculeGine(NodeEncoder):
             raise UserError(f"MoleculeGine: atom codes cannot be summed; remove 'input' from readout '{readout}'.")
         self.atoms = CodeEmbedding(OGB_ATOM_SIZES, width)
         nn.init.normal_(self.atoms.weight, std=len(OGB_ATOM_SIZES) ** -0.5)
+        every_bond = torch.cartesian_prod(*map(torch.arange, OGB_BOND_SIZES))
+        self.register_buffer("bonds", bond_columns(every_bond, self.atoms.weight.dtype), persistent=False)
         self.edges = nn.ModuleList(nn.Linear(sum(OGB_BOND_SIZES), width, bias=False) for _ in range(layers))
         self.hidden = nn.ModuleList(nn.Linear(width, 2 * width) for _ in range(layers))
         # No bias: normalisation would remove it.
@@ -88,3 +93,26 @@ class MoleculeGine(NodeEncoder):
         return self.readout(
             [y.to(torch.promote_types(y.dtype, torch.float32)) for y in self.encode_layers(batch)], batch
         )
+
+    def encode_padded(self, views: PaddedViews) -> Tensor:
+        x, layers = self.atoms.embed_padded(views.x, views.keep), list[Tensor]()
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        kind, norms, moments = _kinds_of_bonds(views), cast(Sequence[nn.BatchNorm1d], self.norms), list[Moments]()
+        for edges, hidden, outer, norm in zip(self.edges, self.hidden, self.outer, norms, strict=True):
+            made = outer(torch.relu(hidden(message_sum(x, views, edges(self.bonds), kind))))
+            layers.append(torch.relu(normalise_views(made, views.keep, norm, moments)).to(dtype))
+            x = x + layers[-1]
+        if self.training:
+            update_running_statistics(norms, views.keep, moments)
+        return self.readout.pool_padded(layers, views)
+
+
+def _kinds_of_bonds(views: PaddedViews) -> Tensor:
+    """Number the bonds ``(V, E)`` by all their features; -1 for padding and for bonds of atoms that are not kept."""
+    assert views.edge_attr is not None
+    kind = torch.zeros_like(views.source)
+    for column, size in zip(views.edge_attr.long().unbind(-1), OGB_BOND_SIZES, strict=True):
+        kind = kind * size + column.clamp(max=size - 1)
+    # Padding and removed bonds start at a node that is not kept.
+    is_bond = views.keep.gather(1, views.source) & views.keep.gather(1, views.target)
+    return torch.where(is_bond, kind, -1)

@@ -88,8 +88,17 @@ class CodeEmbedding(nn.Module):
 
     def forward(self, codes: Tensor) -> Tensor:
         """Embed ``(N, columns)`` category numbers as ``(N, width)`` vectors."""
-        rows = torch.minimum(codes.long().clamp(min=-1) + self.first, self.last)
-        return F.embedding(rows, self.weight).sum(1)
+        return F.embedding(self._rows(codes), self.weight).sum(1)
+
+    def embed_padded(self, codes: Tensor, keep: Tensor) -> Tensor:
+        """Embed the category numbers ``(V, N, columns)`` of padded views; 0 for nodes that are not kept."""
+        # A product with one-hot rows, because its gradient does not synchronise with the host.
+        with torch.autocast(codes.device.type, enabled=False):
+            counts = self.weight.new_zeros(*keep.shape, len(self.weight)).scatter_(2, self._rows(codes), 1)
+            return (counts * keep.unsqueeze(-1)) @ self.weight
+
+    def _rows(self, codes: Tensor) -> Tensor:
+        return torch.minimum(codes.long().clamp(min=-1) + self.first, self.last)
 
 
 @final

@@ -84,6 +84,87 @@ class _GraphSum(torch.autograd.Function):
         return gradient.flatten(0, 1).index_select(0, _rows_of_sums(ctx.views)).view(ctx.shape), None
 
 
+def graph_max(x: Tensor, views: PaddedViews) -> Tensor:
+    """Take the maximum of ``x`` ``(V, N, d)`` over the nodes of each graph, ``(V, G, d)``; 0 for graphs without nodes.
+
+    No value may be negative, and nodes that are not kept must be 0. Equal values share the gradient.
+    """
+    if x.is_cuda:
+        return cast(Tensor, _GraphMax.apply(x, views))  # type: ignore[no-untyped-call]
+    lowest = x.new_zeros(len(x) * (views.first_node.shape[-1] - 1), x.shape[2])
+    index = _rows_of_sums(views).unsqueeze(1).expand(-1, x.shape[2])
+    return lowest.scatter_reduce(0, index, x.flatten(0, 1), "amax").view(len(x), -1, x.shape[2])
+
+
+class _GraphMax(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, views: PaddedViews) -> Tensor:
+        from joao.kernels import _triton
+
+        x = x.contiguous()
+        top, ties = _triton.graph_max(x, views.first_node)
+        ctx.save_for_backward(x, top, ties)
+        ctx.views = views
+        return top
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        x, top, ties = ctx.saved_tensors
+        rows = _rows_of_sums(ctx.views)
+        top, share = (each.flatten(0, 1).index_select(0, rows).view_as(x) for each in (top, gradient / ties))
+        return torch.where(x == top, share, 0), None
+
+
+def message_sum(x: Tensor, views: PaddedViews, table: Tensor, kind: Tensor) -> Tensor:
+    r"""Compute :math:`x_v + \sum_{u \to v} \max(x_u + t_{k(uv)}, 0)` for every node, ``(V, N, d)``.
+
+    Args:
+        x: ``(V, N, d)``.
+        views: rows of nodes that are not kept are undefined in the result and must not be used.
+        table: ``(K, d)`` :math:`t`, a vector for each kind of edge.
+        kind: ``(V, E)`` :math:`k`, the same for both directions; -1 for edges that do not count. These must include all
+            edges of nodes that are not kept.
+    """
+    if x.is_cuda:
+        return cast(Tensor, _MessageSum.apply(x, views, table, kind))  # type: ignore[no-untyped-call]
+    return plain_message_sum(x, views, table, kind)
+
+
+def plain_message_sum(x: Tensor, views: PaddedViews, table: Tensor, kind: Tensor) -> Tensor:
+    """Plain form of :func:`message_sum`, one view at a time."""
+    summed = []
+    for each, of, to, kinds in zip(x, views.source, views.target, kind, strict=True):
+        messages = torch.relu(each[of] + table[kinds.clamp(min=0)]) * (kinds >= 0).unsqueeze(1)
+        summed.append(each.index_add(0, to, messages.to(each.dtype)))
+    return torch.stack(summed)
+
+
+class _MessageSum(torch.autograd.Function):
+    """Every edge has a reverse edge of the same kind, so node u finds the gradient of its messages at its own edges."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, views: PaddedViews, table: Tensor, kind: Tensor) -> Tensor:
+        from joao.kernels import _triton
+
+        x, table = x.contiguous(), table.contiguous()
+        ctx.save_for_backward(x, table, kind)
+        ctx.views = views
+        device = x.device.type
+        # Under autocast, a linear map follows, which takes low precision.
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
+        return _triton.message_sum(x, views, table, kind, dtype)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, Tensor, None]:
+        from joao.kernels import _triton
+
+        x, table, kind = ctx.saved_tensors
+        d_x, d_messages = _triton.message_sum_backward(gradient.contiguous(), x, ctx.views, table, kind)
+        is_kind = torch.arange(len(table), device=x.device).unsqueeze(1) == kind.flatten()
+        d_table = is_kind.to(d_messages.dtype) @ d_messages.flatten(0, 1)
+        return d_x, None, d_table.to(table.dtype), None
+
+
 def relu_norm(
     z: Tensor, bias: Tensor, keep: Tensor, scale: Tensor, shift: Tensor, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:

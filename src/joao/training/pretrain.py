@@ -101,7 +101,7 @@ class Pretraining:
             (:mod:`joao.training.fast.steps`) on a GPU, or on a CPU without the core; None: if possible, but never on
             padded batches on a CPU.
         compiled: False never uses the compiled core, and True requires it: to resume a run as it was started.
-        targets: predicted beside or instead of the contrastive loss, in one process and on the plain path.
+        targets: predicted beside or instead of the contrastive loss, in one process and not in the compiled core.
 
     Attributes:
         is_fast: whether it trains in the compiled core or on padded batches.
@@ -129,7 +129,8 @@ class Pretraining:
             raise UserError("pre-training compares graphs with each other: it needs at least two graphs, got one.")
         self.fabric = fabric or make_fabric("cpu", "32-true")
         device, on_gpu = self.fabric.device, self.fabric.device.type == "cuda"
-        self.store, self.method, self.schedule, self.targets = store.to(device), method, schedule, targets
+        self.store, self.method, self.schedule = store.to(device), method, schedule
+        self.targets = None if targets is None else targets.to(device)
         self.pool = list(method.augmentations.values())
         if fast not in (None, True, False):
             raise UserError(f"training: fast must be True, False or None, got {fast!r}.")
@@ -144,23 +145,23 @@ class Pretraining:
         # Each loss needs two graphs.
         self.sampler = BatchSampler(len(store), schedule.batch_size, store.block, least=2 * self.num_losses)
         parts = method, self.pool, schedule.pair_per, self.fabric
-        only_plain = (
-            "targets" if targets is not None else "a decaying learning rate" if schedule.decay != "none" else ""
-        )
-        only_plain = only_plain and f"{only_plain} needs the plain path"
-        obstacle = only_plain or find_compiled_obstacle(self.store, *parts)
+        obstacle = find_compiled_obstacle(self.store, *parts)
+        if targets is not None or schedule.decay != "none":
+            obstacle = "it has neither targets nor a decaying learning rate"
         if compiled and obstacle:
             raise UserError(f"training: needs the compiled core, but {obstacle}. Start a new run on the plain path.")
         self.is_fast = self.is_compiled = fast is not False and compiled is not False and not obstacle
         if not self.is_compiled and (fast or (fast is None and on_gpu)):
-            self.is_fast = choose_fast_path("training", fast, only_plain or find_fast_obstacle(*parts))
+            self.is_fast = choose_fast_path("training", fast, find_fast_obstacle(*parts, targets))
         model = self._make_model()
         if targets is not None:
             with temporary_seed(schedule.seed, "targets"):
                 model = TargetModel(model, method.encoder, sum(targets.sizes.values()))
-        optimiser = torch.optim.Adam(
-            model.parameters(), lr=schedule.learning_rate, fused=True, capturable=on_gpu and self.is_fast
-        )
+        captures = on_gpu and self.is_fast
+        rate: float | Tensor = schedule.learning_rate
+        if captures and schedule.decay != "none":
+            rate = torch.tensor(rate, device=device)  # a replay of a captured step reads its present value
+        optimiser = torch.optim.Adam(model.parameters(), lr=rate, fused=True, capturable=captures)
         self.model, self.optimiser = self.fabric.setup(model, optimiser)
         if self.group is not None:
             self.group.broadcast_model(self.model)
@@ -259,8 +260,7 @@ class Pretraining:
             own = self._own_part(pairs) if count > 1 else pairs
             fraction = self.step / (self.schedule.epochs * steps_per_epoch)
             if self.schedule.decay != "none":
-                for group in self.optimiser.param_groups:
-                    group["lr"] = self.schedule.learning_rate_at(fraction)
+                self._set_learning_rate(self.schedule.learning_rate_at(fraction))
             self.steps.train(batch, own)
             self._update_copy(fraction)
             # The pair (i, j) is entry i * K + j of the flattened table.
@@ -321,6 +321,13 @@ class Pretraining:
             for purpose in VIEWS:
                 seed = derive_seed(self.schedule.seed, f"{purpose}, epoch {self.epoch}, process {rank}")
                 self.generators[purpose].manual_seed(seed)
+
+    def _set_learning_rate(self, rate: float) -> None:
+        for group in self.optimiser.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
 
     def _update_copy(self, fraction: float) -> None:
         """Update the momentum copy of the network, if the objective has one, after a ``fraction`` of the training."""

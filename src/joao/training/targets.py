@@ -14,9 +14,9 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 from zipfile import BadZipFile
@@ -30,7 +30,7 @@ from joao.baselines.forests import NUM_BITS, molecule_columns
 from joao.config.recipe import CONTRASTIVE_WEIGHT
 from joao.core.errors import UserError, quantity
 from joao.core.files import make_folder, read_regular, write_file
-from joao.core.graphs import GraphBatch
+from joao.core.graphs import GraphBatch, take_rows
 from joao.data.cache import folder
 from joao.data.dataset import Dataset
 from joao.data.molecules import featuriser_version
@@ -53,6 +53,7 @@ class MoleculeTargets:
         descriptors: ``(G, D)`` standardised, NaN for missing values.
         first, column, count: ``(G + 1,)`` offsets of the graphs in the lists of columns and counts that are not 0.
         shift, scale: ``(2048,)`` standardisation of the logarithms of counts.
+        most: largest number of such columns of a graph.
     """
 
     weights: Mapping[str, float]
@@ -62,6 +63,14 @@ class MoleculeTargets:
     count: Tensor
     shift: Tensor
     scale: Tensor
+    most: int
+
+    def to(self, device: torch.device) -> MoleculeTargets:
+        """Copy all tensors to ``device``."""
+        moved: dict[str, Any] = {
+            name: value.to(device) for name, value in vars(self).items() if isinstance(value, Tensor)
+        }
+        return replace(self, **moved)
 
     @property
     def contrastive(self) -> float:
@@ -75,17 +84,24 @@ class MoleculeTargets:
         return {name: size for name, size in sizes.items() if self.weights.get(name)}
 
     def values(self, graphs: Tensor) -> dict[str, Tensor]:
-        """The targets of ``graphs`` ``(B,)``, on their device: ``(B, columns)`` each, NaN for missing values."""
-        chosen, made = graphs.cpu(), dict[str, Tensor]()
+        """The targets of ``graphs`` ``(B,)``: ``(B, columns)`` each, NaN for missing values.
+
+        It neither synchronises with the host nor makes tensors of other shapes for other graphs, so that a GPU can
+        replay it.
+        """
+        made = dict[str, Tensor]()
         if "descriptors" in self.sizes:
-            made["descriptors"] = self.descriptors[chosen]
+            made["descriptors"] = take_rows(self.descriptors, graphs)
         if "ecfp" in self.sizes:
-            starts, ends = self.first[chosen].tolist(), self.first[chosen + 1].tolist()
-            dense = torch.zeros(len(chosen), NUM_BITS)
-            for row, (start, end) in enumerate(zip(starts, ends, strict=True)):
-                dense[row, self.column[start:end].long()] = self.count[start:end].float().log1p()
-            made["ecfp"] = (dense - self.shift) / self.scale
-        return {name: each.to(graphs.device) for name, each in made.items()}
+            # As many slots for each graph as the longest list has; the unused ones go to one more column.
+            slot = take_rows(self.first, graphs).unsqueeze(1) + torch.arange(self.most, device=graphs.device)
+            is_used = slot < take_rows(self.first, graphs + 1).unsqueeze(1)
+            slot = torch.where(is_used, slot, 0)
+            column, count = self.column[slot].long(), self.count[slot].float()
+            dense = torch.zeros(len(graphs), NUM_BITS + 1, device=graphs.device)
+            dense.scatter_(1, torch.where(is_used, column, NUM_BITS), count.log1p())
+            made["ecfp"] = (dense[:, :NUM_BITS] - self.shift) / self.scale
+        return made
 
     def loss(self, predicted: Tensor, graphs: Tensor) -> Tensor:
         """The weighted sum ``()`` of the losses of the targets; ``predicted`` ``(B, all columns)``."""
@@ -146,7 +162,7 @@ def make_targets(
             f"{dataset.name}: the targets {', '.join(names)} are computed from SMILES, got {what}. Use a table of "
             "molecules or a file packed with its SMILES, or leave out --targets."
         )
-    arrays = _read_or_compute(dataset.smiles, on_notice)
+    arrays = _read_or_compute(dataset, on_notice)
     raw = arrays["descriptors"].astype(np.float64)
     with np.errstate(all="ignore"):
         low, high = (np.nan_to_num(each) for each in np.nanpercentile(raw, _PERCENTILES, axis=0))
@@ -165,14 +181,13 @@ def make_targets(
         torch.from_numpy(count),
         torch.from_numpy(mean.astype(np.float32)),
         torch.from_numpy(scale.astype(np.float32)),
+        int(np.diff(first).max()),
     )
 
 
-def _read_or_compute(smiles: Sequence[str], on_notice: Callable[[str], None]) -> dict[str, NDArray[Any]]:
+def _read_or_compute(dataset: Dataset, on_notice: Callable[[str], None]) -> dict[str, NDArray[Any]]:
     """Raw descriptors, and ECFP counts as sparse rows."""
-    number = hashlib.sha256("\n".join([str(featuriser_version()), *smiles]).encode()).hexdigest()[:32]
-    cache = folder() if len(smiles) >= _MIN_CACHED else None
-    file = None if cache is None else cache / f"targets-{number}.packed"
+    smiles, file = dataset.smiles, cache_file(dataset)
     if file is not None and (known := _read(file, len(smiles))) is not None:
         return known
     jobs = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -190,6 +205,15 @@ def _read_or_compute(smiles: Sequence[str], on_notice: Callable[[str], None]) ->
     if file is not None:
         write_arrays(file, arrays)
     return arrays
+
+
+def cache_file(dataset: Dataset) -> Path | None:
+    """The file that keeps the targets of ``dataset``; None without a cache and for few molecules."""
+    # The same without RDKit: a packed data set keeps the version that converted its molecules.
+    version = dataset.featuriser or str(featuriser_version())
+    number = hashlib.sha256("\n".join([version, *dataset.smiles]).encode()).hexdigest()[:32]
+    cache = folder() if len(dataset) >= _MIN_CACHED else None
+    return None if cache is None else cache / f"targets-{number}.packed"
 
 
 def write_arrays(file: Path, arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -11,9 +11,9 @@ from torch import Tensor
 from joao.augmentations.base import Augmentation, PaddedAugmentation
 from joao.config.builder import Method
 from joao.core.graphs import GraphStore
-from joao.core.padded import stack_views
+from joao.core.padded import as_views, stack_views
 from joao.data.shards.store import ShardStore
-from joao.encoders.base import PaddedEncoder
+from joao.encoders.base import LayeredEncoder, PaddedEncoder
 from joao.objectives import MomentumObjective, PairObjective
 from joao.training.fast.batches import (
     BufferPool,
@@ -24,8 +24,9 @@ from joao.training.fast.batches import (
     find_padding_obstacle,
 )
 from joao.training.fast.feed import ShardFeed
-from joao.training.model import preserve_buffers
+from joao.training.model import frozen_statistics, preserve_buffers
 from joao.training.steps import PairSteps, Steps
+from joao.training.targets import MoleculeTargets, TargetModel
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -33,7 +34,13 @@ if TYPE_CHECKING:
     from joao.training.finetune import Finetuning
 
 
-def find_fast_obstacle(method: Method, pool: Sequence[Augmentation], pair_per: str, fabric: Fabric) -> str:
+def find_fast_obstacle(
+    method: Method,
+    pool: Sequence[Augmentation],
+    pair_per: str,
+    fabric: Fabric,
+    targets: MoleculeTargets | None = None,
+) -> str:
     """Return why :class:`PaddedSteps` are impossible, or an empty string."""
     objective = method.objective
     if isinstance(objective, MomentumObjective):
@@ -42,6 +49,8 @@ def find_fast_obstacle(method: Method, pool: Sequence[Augmentation], pair_per: s
         return f"the objective {type(objective).__name__} is not declared static"
     if pair_per == "graph":
         return "pair_per = 'graph' mixes augmentations in a batch"
+    if targets is not None and isinstance(method.encoder, LayeredEncoder):
+        return f"targets are predicted from the readout of the encoder {type(method.encoder).__name__}"
     return find_padding_obstacle(method.encoder, pool, fabric)
 
 
@@ -58,6 +67,7 @@ class PaddedSteps(Steps):
         self.eager, self.encoder, self.heads, self.objective = eager, method.encoder, method.heads, eager.objective
         self.pool = cast(Sequence[PaddedAugmentation], eager.pool)
         self.optimiser, self.autocast, self.exchange = optimiser, eager.fabric.autocast, eager.exchange
+        self.targets = eager.targets
         self.used_parameters: dict[tuple[int, int] | None, list[bool]] = {}  # by the heads
         self.views_generator = eager.generators["views"]
         self.evaluation_generator = eager.generators["evaluation views"]
@@ -79,10 +89,11 @@ class PaddedSteps(Steps):
             return
         buffers, size = self.buffers.fill(batch), batch.graphs.numel()
         first, second = pairs[0].tolist()
-        for side, index in enumerate((first, second)):
+        compares_views = self.targets is None or self.targets.contrastive > 0
+        for side, index in enumerate((first, second) if compares_views else ()):
             self.buffers.draw_view(buffers, side, index, self.pool, self.views_generator)
         # A CUDA graph is tied to the heads it was captured with: one per pair, unless all augmentations share a head.
-        heads = None if self.heads.shared else (first, second)
+        heads = None if self.heads.shared or not compares_views else (first, second)
         if self.exchange is None:
             self.runner.run(("step", size, heads), lambda: self._descend(buffers, first, second))
             return
@@ -117,14 +128,30 @@ class PaddedSteps(Steps):
         self.optimiser.step()
 
     def _backward(self, buffers: PaddedBuffers, first: int, second: int) -> None:
-        with self.autocast():
-            embeddings = self.encoder.encode_padded(buffers.views)
-            projected = self.heads(embeddings[0], first), self.heads(embeddings[1], second)
-        loss = self.objective(*(each.float() for each in projected))
+        loss = self._total_loss(buffers, first, second)
         self.optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self.loss_sum += loss.detach() * buffers.graphs.numel()
         self.finite_steps += self.loss_sum.isfinite()
+
+    def _total_loss(self, buffers: PaddedBuffers, first: int, second: int) -> Tensor:
+        """As :meth:`joao.training.steps.EagerSteps.total_loss`."""
+        if self.targets is None:
+            return self._loss(buffers, first, second)
+        predict = cast(TargetModel, self.eager.model).predict
+        with self.autocast():
+            predicted = predict(self.encoder.encode_padded(as_views(buffers.batch))[0])
+        total = self.targets.loss(predicted, buffers.graphs)
+        if self.targets.contrastive:
+            with frozen_statistics(self.eager.model):
+                total = total + self.targets.contrastive * self._loss(buffers, first, second)
+        return total
+
+    def _loss(self, buffers: PaddedBuffers, first: int, second: int) -> Tensor:
+        with self.autocast():
+            embeddings = self.encoder.encode_padded(buffers.views)
+            projected = self.heads(embeddings[0], first), self.heads(embeddings[1], second)
+        return self.objective(*(each.float() for each in projected))
 
     @torch.no_grad()
     def _measure(self, buffers: PaddedBuffers) -> None:
