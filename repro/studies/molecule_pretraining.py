@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.baselines.forests import FOREST, Forests, molecule_columns
-from joao.config.recipe import make_recipe
+from joao.config.recipe import Recipe, make_recipe
 from joao.core.provenance import versions
 from joao.data import Dataset, read_whole
 from joao.data.formats.smiles import read_text_column
@@ -88,10 +88,16 @@ def make_corpus(root: Path, out: Path) -> dict[str, Any]:
     return made | {"sources": parts}
 
 
-def recipe_of(arm: str, corpus: str, epochs: int, width: int, layers: int, kind: str = "molecules") -> Any:
-    encoder = {"name": "molecule_gine", "width": width, "layers": layers}
-    training = {"epochs": epochs, "decay": "cosine"}
-    return make_recipe({"data": corpus, "encoder": encoder, "targets": ARMS[arm], "training": training}, kind=kind)
+def recipe_of(arm: str, dataset: Dataset, epochs: int) -> Recipe:
+    # Complete, because the defaults of a table of SMILES and of a packed corpus with OGB's codes differ.
+    table = {
+        "data": "corpus",
+        "encoder": "molecule_gine",
+        "objective": {"name": "nt_xent", "temperature": 0.1},
+        "targets": ARMS[arm],
+        "training": {"epochs": epochs, "batch_size": 256, "learning_rate": 0.001, "decay": "cosine"},
+    }
+    return make_recipe(table, kind=dataset.kind)
 
 
 def read_set(name: str, root: Path | None) -> tuple[Dataset, Any, str]:
@@ -135,16 +141,17 @@ def score_sets(arm: str, model: Path | None, root: Path | None, minutes: float) 
         print(name, arm, error, flush=True)
 
 
-def run_arm(arm: str, corpus: Path, epochs: int, width: int, layers: int, out: Path) -> None:
+def run_arm(arm: str, corpus: Path, epochs: int, out: Path, device: str) -> None:
     """Pre-train one arm; ``untrained`` only initialises."""
     dataset = read_whole(corpus)
     if arm == "untrained":
-        make_untrained(recipe_of("targets", corpus.name, epochs, width, layers), dataset[:4096], device="cpu").save(out)
+        make_untrained(recipe_of("targets", dataset, epochs), dataset[:4096], device="cpu").save(out)
         return
-    started = time.process_time()
-    recipe = recipe_of(arm, corpus.name, epochs, width, layers)
-    pretrain(recipe, dataset, folder=out, device="cpu", precision="bf16-mixed", on_epoch=print, on_notice=print)
-    (out / "cpu.json").write_text(json.dumps({"cpu_seconds": time.process_time() - started}))
+    trained = pretrain(recipe_of(arm, dataset, epochs), dataset, device=device, precision="bf16-mixed", on_epoch=print)
+    trained.save(out)
+    seconds = sum(epoch.seconds for epoch in trained.metrics)
+    facts = {"molecules": len(dataset), "epochs": epochs, "seconds": round(seconds, 1), "fast": trained.info.fast}
+    (out / "facts.json").write_text(json.dumps(facts))
 
 
 def page(records: Sequence[Mapping[str, Any]]) -> str:
@@ -218,15 +225,14 @@ def main() -> None:
     parser.add_argument("--corpus", type=Path)
     parser.add_argument("--model", type=Path)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--epochs", type=int, default=4)
-    parser.add_argument("--width", type=int, default=128)
-    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--device", default="auto")
     parser.add_argument("--minutes", type=float, default=600.0)
     given = parser.parse_args()
     if given.part == "corpus":
         OVERLAP.write_text(json.dumps(make_corpus(given.data_root, given.out), indent=1) + "\n", encoding="utf-8")
     elif given.part == "pretrain":
-        run_arm(given.arm, given.corpus, given.epochs, given.width, given.layers, given.out)
+        run_arm(given.arm, given.corpus, given.epochs, given.out, given.device)
     else:
         model = bundled_model_path("molecules") if given.arm == "bundled" else given.model
         score_sets(given.arm, model, given.data_root, given.minutes)
