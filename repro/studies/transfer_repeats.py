@@ -220,16 +220,16 @@ def _part(finetuning: Finetuning, split: Split, trained: TrainedEncoder, seed: i
     return Part(train, validation, derive_seed(seed, "transfer"), start)
 
 
-def missing_cells(out: Path, methods: Sequence[str]) -> list[tuple[str, str]]:
+def missing_cells(out: Path, methods: Sequence[str], sets: Sequence[str]) -> list[tuple[str, str]]:
     """Data sets and methods without a record, the smallest data set first."""
-    cells = [(name, method) for name in settings()["datasets"] for method in methods]
+    cells = [(name, method) for name in sets for method in methods]
     return [(name, method) for name, method in cells if record_file(out).get(f"{name}/{method}") is None]
 
 
-def run(options: Options, methods: Sequence[str], *, jobs: int, finetune_jobs: int) -> bool:
+def run(options: Options, methods: Sequence[str], sets: Sequence[str], *, jobs: int, finetune_jobs: int) -> bool:
     """Do what is missing of some methods; return whether everything of them is there."""
     started = time.monotonic()
-    wanted = list(dict.fromkeys(method for _, method in missing_cells(options.out, methods)))
+    wanted = list(dict.fromkeys(method for _, method in missing_cells(options.out, methods, sets)))
     tasks = [(method, seed) for seed in settings()["pretrainings"] for method in wanted]
     todo = [task for task in tasks if not is_pretrained(task, options.encoders)]
     make_folder(options.encoders)
@@ -238,10 +238,10 @@ def run(options: Options, methods: Sequence[str], *, jobs: int, finetune_jobs: i
             print(f"{time.monotonic() - started:6.1f} s  pre-trained {task[0]} {task[1]}", flush=True)
     except Interrupted:
         return False
-    cells = missing_cells(options.out, methods)
+    cells = missing_cells(options.out, methods, sets)
     for name, method in run_tasks(partial(finetune_one, options), cells, min(finetune_jobs, max(len(cells), 1))):
         print(f"{time.monotonic() - started:6.1f} s  fine-tuned {method} on {name}", flush=True)
-    return not missing_cells(options.out, methods)
+    return not missing_cells(options.out, methods, sets)
 
 
 def main() -> None:
@@ -257,6 +257,7 @@ def main() -> None:
     running.add_argument("--encoders", type=Path, help="folder of the pre-trainings; default OUT/encoders")
     running.add_argument("--minutes", type=float, default=float("inf"))
     running.add_argument("--methods", default=",".join(settings()["methods"]), help="separated by commas")
+    running.add_argument("--data-sets", default=",".join(settings()["datasets"]), help="separated by commas")
     running.add_argument("--jobs", type=int, default=1, help="pre-trainings at the same time")
     running.add_argument("--finetune-jobs", type=int, default=1, help="data sets and methods at the same time")
     running.add_argument("--device", default="auto")
@@ -276,7 +277,9 @@ def main() -> None:
         watchdog.start()
     methods = given.methods.split(",")
     check_known("method", methods, settings()["methods"])
-    finished = run(options, methods, jobs=given.jobs, finetune_jobs=given.finetune_jobs)
+    sets = given.data_sets.split(",")
+    check_known("data set", sets, settings()["datasets"])
+    finished = run(options, methods, sets, jobs=given.jobs, finetune_jobs=given.finetune_jobs)
     print("Everything is there." if finished else "Not finished: run the same command again.", flush=True)
 
 

@@ -61,7 +61,7 @@ def test_corpus_excludes_test_molecules(prepared):
 
 
 def test_cells_are_computed_once_from_packed_files(prepared):
-    assert repeats.run(options(prepared), METHODS, jobs=1, finetune_jobs=1)
+    assert repeats.run(options(prepared), METHODS, repeats.settings()["datasets"], jobs=1, finetune_jobs=1)
     file = repeats.record_file(prepared / "out")
     found = {method: file[f"bace/{method}"] for method in METHODS}
     for record in found.values():
@@ -79,21 +79,25 @@ def test_cells_are_computed_once_from_packed_files(prepared):
     for name in ("epoch", "validation", "test", "last_test"):
         assert np.allclose(one["scores"][name], found["joao"]["scores"][name][2:])
     before = file.path.read_text()
-    assert repeats.run(options(prepared), METHODS, jobs=1, finetune_jobs=1)
+    assert repeats.run(options(prepared), METHODS, repeats.settings()["datasets"], jobs=1, finetune_jobs=1)
     assert file.path.read_text() == before
 
 
 def test_stopped_run_resumes(prepared):
     with pytest.raises(Interrupted):
         repeats.pretrain_one(options(prepared, stop_at=time.time() - 1), ("joao", 0))
-    assert not repeats.run(options(prepared, stop_at=time.time() - 1), METHODS, jobs=1, finetune_jobs=1)
+    assert not repeats.run(
+        options(prepared, stop_at=time.time() - 1), METHODS, repeats.settings()["datasets"], jobs=1, finetune_jobs=1
+    )
     make_folder(prepared / "encoders" / "joao-1")
     (prepared / "encoders" / "joao-1" / "recipe.toml").write_text("a run that was killed while it began")
-    assert repeats.missing_cells(prepared / "out", METHODS) == [("bace", method) for method in METHODS]
-    assert repeats.run(options(prepared), ["attr_masking"], jobs=1, finetune_jobs=1)
-    assert repeats.missing_cells(prepared / "out", METHODS) == [("bace", "joao")]
-    assert repeats.run(options(prepared), METHODS, jobs=1, finetune_jobs=1)
-    assert repeats.missing_cells(prepared / "out", METHODS) == []
+    assert repeats.missing_cells(prepared / "out", METHODS, repeats.settings()["datasets"]) == [
+        ("bace", method) for method in METHODS
+    ]
+    assert repeats.run(options(prepared), ["attr_masking"], repeats.settings()["datasets"], jobs=1, finetune_jobs=1)
+    assert repeats.missing_cells(prepared / "out", METHODS, repeats.settings()["datasets"]) == [("bace", "joao")]
+    assert repeats.run(options(prepared), METHODS, repeats.settings()["datasets"], jobs=1, finetune_jobs=1)
+    assert repeats.missing_cells(prepared / "out", METHODS, repeats.settings()["datasets"]) == []
 
 
 def test_parallel_fits_equal_sequential_fits(prepared, monkeypatch):
