@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from joao.core.provenance import versions
 from joao.core.randomness import derive_seed
 from joao.data import read_whole
 from joao.data.features import make_store
+from joao.evaluation.tables import markdown, with_interval
 from joao.evaluation.targets import ClassTargets
 from joao.runs.scoring import require_classes
 from joao.training.device import make_fabric
@@ -32,7 +33,8 @@ from repro.protocols.semi_supervised.run import Work, grid, start_of
 from repro.protocols.semi_supervised.score import score_splits
 from repro.protocols.stacked_fits import Part, StackedFits, can_be_stacked
 from repro.splits import few_label_splits
-from repro.studies.sweep import main
+from repro.studies.common import generated
+from repro.studies.sweep import interval, main
 
 LABEL_RATE = 10
 EPOCHS = (100, 50, 200)
@@ -143,6 +145,48 @@ def _predict(finetuning: Finetuning, kept: dict[str, list[Tensor]], test: Tensor
         finetuning.set_state(kept[name])
         found[name] = finetuning.logits(test).softmax(dim=1).cpu()
     return found
+
+
+ADOPTED = "last of 100"  # by the rule; the alternatives of the later steps are compared with it
+
+
+def page(records: Sequence[Mapping[str, Any]]) -> str:
+    """The study as Markdown: means over seeds and folds by set, and differences with the set as the unit."""
+    shown = [f"last of {epochs}" for epochs in EPOCHS]
+    later = [f"average of {EPOCHS[0]}", f"{ADOPTED}, ensemble"]
+    arms = ["present", *shown, *later]
+    sets = sorted({record["cell"]["dataset"] for record in records})
+    means = {
+        (arm, name): 100
+        * float(np.mean([np.mean(each["accuracies"][arm]) for each in records if each["cell"]["dataset"] == name]))
+        for arm in arms
+        for name in sets
+    }
+
+    def gain(arm: str, other: str) -> str:
+        return with_interval(interval([means[arm, name] - means[other, name] for name in sets]))
+
+    compared = {**dict.fromkeys(shown, "present"), **dict.fromkeys(later, ADOPTED)}
+    rows = [
+        [
+            arm,
+            *(f"{means[arm, name]:.1f}" for name in sets),
+            f"{np.mean([means[arm, name] for name in sets]):.1f}",
+            f"{gain(arm, compared[arm])} over {compared[arm]}" if arm in compared else "",
+        ]
+        for arm in arms
+    ]
+    seeds = len(records) / len(sets)
+    return "\n\n".join(
+        [
+            "# Fine-tuning with few labels: last epoch, averaged weights, ensemble",
+            f"{generated('few_labels')} The rule is in `repro/decision-rules.md`.",
+            f"Accuracy in percent after fine-tuning JOAO with {LABEL_RATE} % of the labels on development sets, {seeds:g} seeds, ten folds. *Present* selects one of "
+            "100 epochs by a tenth of the labelled graphs; all other rows train on all labelled graphs. Averages are over the last fifth of the epochs, ensembles have five heads. Intervals are over sets (Student, 95 %).",
+            markdown(["fine-tuning", *sets, "mean", "difference (95 % CI)"], rows),
+            "By the rule the last of 100 epochs is adopted, and neither the average nor the ensemble. What that does to [the table's sets](semi-supervised/last-epoch.md) is another question: it was run there once.\n",
+        ]
+    )
 
 
 if __name__ == "__main__":
