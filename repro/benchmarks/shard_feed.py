@@ -1,0 +1,85 @@
+"""Speed of the fast path with graphs from shards, over graphs on the device: one run, in turn.
+
+python -m repro.benchmarks.shard_feed --device cuda --precision tf32
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+
+import torch
+
+from joao.config.builder import build_method
+from joao.config.recipe import make_recipe
+from joao.core.graphs import Store
+from joao.data import Dataset
+from joao.data.features import Features, make_store
+from joao.data.shards.shards import Shards
+from joao.data.shards.store import ShardStore
+from joao.data.shards.writer import ShardWriter, slice_rows
+from joao.training.device import make_fabric
+from joao.training.pretrain import Pretraining
+from repro.benchmarks.steps import epoch_task
+from repro.benchmarks.timing import paired_ratio, time_in_turns
+from repro.benchmarks.workloads import molecule_like_graphs
+
+SHARD_GRAPHS = 8192
+
+
+def write_shards(dataset: Dataset, folder: Path) -> Shards:
+    writer = ShardWriter(folder, dataset.name, "made")
+    for first in range(0, len(dataset), SHARD_GRAPHS):
+        last = min(first + SHARD_GRAPHS, len(dataset))
+        writer.add(slice_rows(dataset, first, last), 0, last - first)
+    return writer.finish()
+
+
+def measure(
+    num_graphs: int, width: int, layers: int, batch_size: int, turns: int, device: str, precision: str
+) -> dict[str, object]:
+    """Graphs per second of JOAO from memory and from shards, and the paired ratio."""
+    dataset = molecule_like_graphs(num_graphs)
+    features = Features.from_dataset(dataset, "labels")
+    with tempfile.TemporaryDirectory() as folder:
+        shards = write_shards(dataset, Path(folder) / "shards")
+        stores: dict[str, Store] = {"memory": make_store(dataset, features), "shards": ShardStore(shards, features)}
+        training = {"epochs": turns + 2, "batch_size": batch_size}
+        table = {"method": "joao", "encoder": {"name": "gin", "width": width, "layers": layers}, "training": training}
+        tasks = {}
+        for name, store in stores.items():
+            recipe = make_recipe(table)
+            method, fabric = build_method(recipe, store), make_fabric(device, precision)
+            tasks[name] = epoch_task(Pretraining(store, method, recipe.training, fabric, fast=True, compiled=False))
+        seconds = time_in_turns(tasks, turns, torch.device(device))
+    ratio = paired_ratio(seconds["memory"].wall, seconds["shards"].wall)
+    return {
+        "graphs": num_graphs,
+        "encoder": f"gin {layers}x{width}",
+        "batch size": batch_size,
+        "precision": precision,
+        "graphs per second": {
+            name: [round(num_graphs / each) for each in found.wall] for name, found in seconds.items()
+        },
+        "shards over memory": {"median": ratio.median, "least": ratio.least, "most": ratio.most},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--graphs", type=int, default=51_200)
+    parser.add_argument("--width", type=int, default=300)
+    parser.add_argument("--layers", type=int, default=5)
+    parser.add_argument("--batch-size", type=int, default=256)
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--precision", default="32-true")
+    given = parser.parse_args()
+    sizes = given.graphs, given.width, given.layers, given.batch_size, given.turns
+    print(json.dumps(measure(*sizes, given.device, given.precision)), flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
