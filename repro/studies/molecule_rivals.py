@@ -101,17 +101,26 @@ def train_chemprop(chemprop: Path, table: Table, folder: Path, *options: str) ->
         for row in numbers
     ]
     write_table(folder / "learn.csv", ["smiles", "label", "part"], rows)
-    words: list[str | Path] = [chemprop, "train", "--data-path", folder / "learn.csv", "--smiles-columns", "smiles"]
+    words = [str(chemprop), "train", "--data-path", str(folder / "learn.csv"), "--smiles-columns", "smiles"]
     words += ["--target-columns", "label", "--splits-column", "part", "--accelerator", "cpu"]
     words += ["--task-type", "classification" if kind == "binary" else "regression", "--pytorch-seed", "0"]
-    return run([*words, "--output-dir", folder / "model", *options])
+    return run([*words, "--output-dir", str(folder / "model"), *options])
 
 
 def predict_chemprop(chemprop: Path, smiles: Sequence[str], folder: Path) -> tuple[NDArray[np.float64], float]:
     """Predictions ``(n, 1)`` and CPU seconds."""
     given, out = folder / "given.csv", folder / "predicted.csv"
     write_table(given, ["smiles"], [[text] for text in smiles])
-    words = [chemprop, "predict", "--test-path", given, "--smiles-columns", "smiles", "--accelerator", "cpu"]
+    words: list[str | Path] = [
+        chemprop,
+        "predict",
+        "--test-path",
+        given,
+        "--smiles-columns",
+        "smiles",
+        "--accelerator",
+        "cpu",
+    ]
     seconds = run([*words, "--model-paths", folder / "model/model_0/best.pt", "--output", out])
     predicted = np.array(read_text_column(out, "label"), dtype=np.float64)[:, None]
     return predicted, seconds

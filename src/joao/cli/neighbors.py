@@ -31,6 +31,7 @@ def neighbors(
     ),
     smiles: inputs.SmilesColumn = None,
     identifiers: inputs.IdColumn = None,
+    standardise: inputs.Standardise = None,
     device: inputs.Device = "auto",
     data_root: inputs.DataRoot = None,
     quiet: inputs.Quiet = False,
@@ -59,7 +60,13 @@ def neighbors(
             bar.add(rows - done, rows)
             done = rows
 
-        options: dict[str, Any] = {"k": k, "by": by, "smiles": smiles, "identifiers": identifiers}
+        options: dict[str, Any] = {
+            "k": k,
+            "by": by,
+            "smiles": smiles,
+            "identifiers": identifiers,
+            "standardise": standardise,
+        }
         options |= {"root": data_root, "device": device}
         found = search(library, query, run, **options, on_rows=on_rows, on_notice=output.notice)
     write_file(out, _content(out, found.outliers() if outliers else found.lines()), new=True)

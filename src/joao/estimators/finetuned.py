@@ -128,7 +128,7 @@ class FinetunedEstimator(GraphEstimator):
         It has the shape of these predictions, and NaN for SMILES that RDKit cannot parse.
         """
         check_is_fitted(self)
-        dataset = read_graphs(X, may_be_empty=True)
+        dataset = read_graphs(X, may_be_empty=True, standardise=self.finetuned_.trained.info.standardised)
         if not self.finetuned_.members:
             raise UserError(f"{type(self).__name__}: predict_std needs an ensemble. Fit with ensemble=True.")
         found = np.zeros((0, self.finetuned_.classifier.linear.out_features), dtype=np.float32)
@@ -205,14 +205,14 @@ class FinetunedEstimator(GraphEstimator):
     def _predict_rows(self, X: Any) -> NDArray[np.float32]:
         """Predict ``(G, C)``, see :meth:`joao.runs.finetuning.FinetunedModel.predict`; NaN for failed SMILES."""
         check_is_fitted(self)
-        dataset = read_graphs(X, may_be_empty=True)
+        dataset = read_graphs(X, may_be_empty=True, standardise=self.finetuned_.trained.info.standardised)
         predicted = self._predict_dataset(dataset)
         return predicted if X is dataset else dataset.in_rows(predicted)
 
     def _prepare_scoring(self, X: Any, y: Any, sample_weight: Any) -> tuple[Dataset, Any, NDArray[np.float64]]:
         """Return the graphs that could be parsed, with their labels and weights."""
         check_is_fitted(self)
-        dataset = read_graphs(X)
+        dataset = read_graphs(X, standardise=self.finetuned_.trained.info.standardised)
         if X is not dataset:
             y, sample_weight = select_rows(dataset, y), select_rows(dataset, sample_weight)
         weights = np.ones(len(dataset)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)

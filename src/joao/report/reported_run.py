@@ -272,7 +272,9 @@ def _load_graphs(
     trained_on = run.info if finetuned is None else finetuned.info
     source, columns = run.recipe.data, run.recipe.columns
     if finetuned is not None:
-        source, columns = finetuned.info.source, finetuned.info.columns
+        source, columns = finetuned.info.source, dict(finetuned.info.columns)
+        if run.info.standardised:
+            columns["standardise"] = True
     fix = f"Show them with: joao report {shlex.quote(str(run.folder))} DATA"
     opened: Dataset | Shards
     if given is not None:
