@@ -156,7 +156,9 @@ def text_lines(path: Path, *, or_latin_1: bool = False) -> Iterator[str]:
                         raise
                     yield line.decode("latin-1")
     except UnicodeDecodeError as error:
-        raise UserError(f"{path}:{number}: not valid UTF-8 (byte {error.object[error.start]:#x}). Save the file as UTF-8.") from error
+        raise UserError(
+            f"{path}:{number}: not valid UTF-8 (byte {error.object[error.start]:#x}). Save the file as UTF-8."
+        ) from error
     except READ_ERRORS as error:
         raise UserError(f"{path}: cannot be read ({error}).") from error
 
