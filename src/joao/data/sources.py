@@ -132,6 +132,16 @@ def is_table(source: str, root: str | os.PathLike[str] | None = None) -> bool:
     return known_suffix(resolve_path(source, root)) in TABLE_SUFFIXES
 
 
+def source_or_smiles(source: str, root: str | os.PathLike[str] | None = None) -> str | list[str]:
+    """Return ``source``, or a list with it if it is a SMILES and neither a path nor the name of a data set."""
+    try:
+        exists = resolve_path(source, root).exists()
+    except UserError:
+        exists = False
+    is_smiles = not exists and featuriser_version() is not None and not featurise([source]).failures
+    return [source] if is_smiles else source
+
+
 def csv_header(source: str, root: str | os.PathLike[str] | None = None) -> list[str]:
     """Column names of a CSV file; empty for other sources and missing files."""
     path = resolve_path(source, root)

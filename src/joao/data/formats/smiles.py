@@ -39,6 +39,7 @@ SMILES_NAMES = (
 IDENTIFIER_NAMES = (
     "id", "mol_id", "molid", "molecule_id", "compound_id", "cmpd_id", "identifier", "chembl_id", "molecule_chembl_id",
     "zinc_id", "cid", "name", "mol_name", "compound_name", "names", "title", "index",
+    "molecule_name", "sample_id", "substance_id",
 )  # fmt: skip
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 _EMPTY = ("", "na", "n/a", "nan", "null", "none", "?")
