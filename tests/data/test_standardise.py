@@ -245,6 +245,11 @@ def test_estimator_remembers(tmp_path):
         plain = model.transform(joao.read(salts))
     assert not np.array_equal(plain, found)
     model.save(tmp_path / "run")
+    for start in (model, tmp_path / "run"):
+        with pytest.warns(JoaoNotice) as told:
+            tuned = joao.JOAORegressor(start, epochs=1, device="cpu").fit(salts * 3, np.arange(72.0))
+        assert tuned.finetuned_.trained.info.standardised
+        assert_mentions(told[1].message, "65 rows", "7 labels")
     with pytest.warns(JoaoNotice):
         np.testing.assert_array_equal(joao.load(tmp_path / "run", device="cpu").transform(salts), found)
     np.testing.assert_allclose(joao.embed(salts, tmp_path / "run", device="cpu"), found, atol=1e-6)
@@ -258,7 +263,10 @@ def test_estimator_remembers(tmp_path):
 def test_finetuned_estimator_remembers(tmp_path):
     salts = [*PARENTS] * 6
     y = np.arange(len(salts), dtype=np.float32) % 8 / 8
-    tuned = joao.JOAORegressor("molecules", epochs=1, device="cpu").fit(quiet(joao.read(salts, standardise=True)), y)
+    with pytest.warns(JoaoNotice, match="merged"):
+        tuned = joao.JOAORegressor("molecules", epochs=1, device="cpu").fit(
+            quiet(joao.read(salts, standardise=True)), y
+        )
     with pytest.warns(JoaoNotice):
         found = tuned.predict(salts)
     np.testing.assert_array_equal(found, tuned.predict(quiet(joao.read(salts, standardise=True))))
