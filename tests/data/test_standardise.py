@@ -53,7 +53,7 @@ def same_graphs(one, other):
 def test_parents_are_those_by_hand():
     found = joao.read([*PARENTS], standardise=True)
     same_graphs(found, joao.read([*PARENTS.values()]))
-    assert found.standardised == Standardised(8, changed=4, lost_fragments=3)
+    assert found.standardised == Standardised(8, changed=4, lost_atoms=3)
     assert is_standardised(found.featuriser)
     assert joao.read([*PARENTS]).standardised is None
 
@@ -65,6 +65,12 @@ def test_parents_are_those_of_rdkit_step_by_step():
     for text, found in zip(PARENTS, joao.read([*PARENTS], standardise=True).smiles, strict=True):
         fragment = rdMolStandardize.LargestFragmentChooser().choose(rdMolStandardize.Cleanup(Chem.MolFromSmiles(text)))
         assert found == Chem.MolToSmiles(rdMolStandardize.Cleanup(rdMolStandardize.Uncharger().uncharge(fragment)))
+
+
+def test_metals_are_counted_as_lost():
+    found = joao.read(["[Na]OC", "[Pt](Cl)(Cl)(N)N"], standardise=True)
+    assert found.smiles[0] == "CO"
+    assert found.standardised == Standardised(2, 2, 2)
 
 
 def test_standardising_again_changes_nothing():
@@ -97,9 +103,11 @@ def test_what_cannot_be_standardised_is_a_failure_with_its_text(monkeypatch):
         return original(molecule)
 
     monkeypatch.setattr(rdMolStandardize, "ChargeParent", fail)
-    found = joao.read(["CCO", "CC", "C(", "CCN"], standardise=True)
+    found = joao.read(["CCO", "CC", "C(", "CCN", "C" * 2049], standardise=True)
     assert found.rows.tolist() == [0, 3]
-    first, second = found.failures
+    first, second, third = found.failures
+    assert (third.row, third.text) == (4, "C" * 2049)
+    assert_mentions(third.reason, 2049, 2048)
     assert (first.row, first.text) == (1, "CC")
     assert "standardise" in first.reason
     assert (second.row, second.text) == (2, "C(")

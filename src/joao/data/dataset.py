@@ -29,20 +29,20 @@ _PER_GRAPH, _TEXTS = ("classes", "targets", "groups"), ("graph_names", "smiles")
 
 
 class Standardised(NamedTuple):
-    """How many molecules were standardised, how many changed, and how many of these lost salts or other fragments."""
+    """How many molecules were standardised, how many changed, and how many of these lost atoms, such as a salt's."""
 
     molecules: int
     changed: int
-    lost_fragments: int
+    lost_atoms: int
 
     def __str__(self) -> str:
         """
         >>> print(Standardised(1000, 12, 5))
-        standardised: 12 of 1000 molecules changed, 5 of them lost salts or other fragments
+        standardised: 12 of 1000 molecules changed, 5 of them lost a salt, a metal or another fragment
         """
         return (
             f"standardised: {self.changed} of {quantity(self.molecules, 'molecules')} changed, "
-            f"{self.lost_fragments} of them lost salts or other fragments"
+            f"{self.lost_atoms} of them lost a salt, a metal or another fragment"
         )
 
 

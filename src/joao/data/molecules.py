@@ -10,6 +10,7 @@ with the most atoms is kept, and charges are neutralised where possible. Their S
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
@@ -271,24 +272,25 @@ def _standardise(smiles: Sequence[str]) -> tuple[list[str], Standardised, dict[i
     from rdkit.Chem.MolStandardize.rdMolStandardize import ChargeParent
 
     texts, reasons = list(smiles), dict[int, str]()
-    molecules = changed = lost_fragments = 0
+    molecules = changed = lost_atoms = 0
     for row, text in enumerate(smiles):
         molecule = parse_molecule(text)
         if isinstance(molecule, str):
             continue
-        try:
-            if molecule.GetNumAtoms() > MAX_CYCLIC_ATOMS:  # RDKit may crash
-                raise ValueError
-            before, texts[row] = Chem.MolToSmiles(molecule), Chem.MolToSmiles(ChargeParent(molecule))
-        except Exception:  # RDKit raises many kinds
-            texts[row] = ""
-        if not isinstance(parse_molecule(texts[row]), str):
-            molecules += 1
-            changed += texts[row] != before
-            lost_fragments += texts[row].count(".") < before.count(".")
-        else:
-            texts[row], reasons[row] = "", "RDKit cannot standardise it"
-    return texts, Standardised(molecules, changed, lost_fragments), reasons
+        texts[row], reasons[row] = "", "RDKit cannot standardise it"
+        if molecule.GetNumAtoms() > MAX_CYCLIC_ATOMS:  # RDKit may crash
+            reasons[row] = f"{molecule.GetNumAtoms()} atoms; the limit for standardising is {MAX_CYCLIC_ATOMS}"
+            continue
+        with suppress(Exception):  # RDKit raises many kinds
+            parent = ChargeParent(molecule)
+            before, after = Chem.MolToSmiles(molecule), Chem.MolToSmiles(parent)
+            if not isinstance(parse_molecule(after), str):
+                del reasons[row]
+                texts[row] = after
+                molecules += 1
+                changed += after != before
+                lost_atoms += parent.GetNumAtoms() < molecule.GetNumAtoms()
+    return texts, Standardised(molecules, changed, lost_atoms), reasons
 
 
 def parse_molecule(text: str) -> Any:
