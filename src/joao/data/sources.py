@@ -115,9 +115,9 @@ def read(
 def check_standardised(found: Dataset | Shards) -> Dataset | Shards:
     """Return standardised molecules; raise an error for others, whose SMILES were converted as written."""
     if not is_standardised(found.featuriser):
-        fix = "Standardise the table that they come from." if found.featuriser else "Leave the option out."
+        fix = "Standardise the table that they come from, or use" if found.featuriser else "Use"
         what = "molecules that were not standardised when they were converted" if found.featuriser else "no molecules"
-        raise UserError(f"{found.name}: standardise: these are {what}. {fix}")
+        raise UserError(f"{found.name}: standardise: these are {what}. {fix} --no-standardise.")
     return found
 
 
