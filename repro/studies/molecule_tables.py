@@ -160,7 +160,7 @@ def compute(cell: Cell, root: Path | None, encoder: Path, cache: Cache) -> dict[
     if cell.part == "forests":
         return {"errors": _forest_errors(load(cell.dataset, root)), "versions": versions()}
     table = load(cell.dataset, root)
-    dataset, split, kind, learn, _ = table
+    dataset, split, kind, *_ = table
     assert dataset.targets is not None
     predicted, seconds = predict_members(cell, table, encoder, cache)
     forests = [predicted[name] for name in FORESTS]
@@ -171,19 +171,24 @@ def compute(cell: Cell, root: Path | None, encoder: Path, cache: Cache) -> dict[
             members = np.stack([*forests, predicted[third]])
             predicted[f"ensemble_{third}"] = members.mean(axis=0)
             uncertain[third] = _calibration(members, dataset.targets[split.test], kind)
-    spread = np.ones(1) if kind == "binary" else dataset.targets[learn].std(axis=0)
-    errors = {}
-    for name, each in predicted.items():
-        scaled = (each / spread).astype(np.float32), (dataset.targets[split.test] / spread).astype(np.float32)
-        figures = task_figures(kind, *scaled, dataset.target_names)
-        errors[name] = 1 - figures["roc_auc"] if kind == "binary" else figures["rmse"]
     made = {
         "seconds": {name: each for name, each in seconds.items() if each == each},
         "sizes": list(map(len, split)),
         "model": encoder.name,
         "versions": versions(),
     }
+    errors = {name: test_error(each, table) for name, each in predicted.items()}
     return {"errors": errors, "uncertainty": uncertain, **made}
+
+
+def test_error(predicted: NDArray[np.float64], table: Table) -> float:
+    """1 - ROC-AUC, or RMSE in standard deviations of the training labels, of predictions for the test molecules."""
+    dataset, split, kind, learn, _ = table
+    assert dataset.targets is not None
+    spread = np.ones(1) if kind == "binary" else dataset.targets[learn].std(axis=0)
+    scaled = (predicted / spread).astype(np.float32), (dataset.targets[split.test] / spread).astype(np.float32)
+    figures = task_figures(kind, *scaled, dataset.target_names)
+    return float(1 - figures["roc_auc"] if kind == "binary" else figures["rmse"])
 
 
 def _calibration(members: NDArray[np.float64], labels: NDArray[np.float32], kind: str) -> dict[str, float]:

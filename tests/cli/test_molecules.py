@@ -166,7 +166,7 @@ def test_encodings_and_compressions_of_a_table(joao, run, tmp_path, content, suf
         ("a.csv.gz", gzip.compress(b"smiles\n" + b"CCO\n" * 500, mtime=0)[:-12], ["a.csv.gz: "]),
         ("a.smi.gz", b"CCO\n", ["a.smi.gz: ", "gzipped"]),
         ("a.csv", b"smiles\n\xff\n", ["a.csv:2: ", "UTF-8", "0xff"]),
-        ("a.csv", b"smiles,x\nC\n", ["a.csv:2: ", "1", "2"]),
+        ("a.csv", b"smiles,x\nC,1,5\n", ["a.csv:2: ", "3", "2"]),
     ],
 )
 @pytest.mark.parametrize("command", ["data", "pretrain"])

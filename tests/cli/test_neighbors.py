@@ -35,6 +35,22 @@ def test_hits(joao, tmp_path):
     assert len(lines(tmp_path / "o.csv")) == 5
 
 
+@pytest.mark.parametrize("text", ["OCCC", "C/C=C/C", "c1ccccc1O"])
+def test_query_may_be_a_smiles(joao, tmp_path, text):
+    pytest.importorskip("rdkit")
+    library = ["CCO", "CCCO", "CC=CC", "CCN", "Oc1ccccc1"]
+    (tmp_path / "library.smi").write_text("\n".join(library))
+    words = ["neighbors", "molecules", "library.smi", "--by", "ecfp", "--k", 1, "--query"]
+    assert joao(*words, text, "--out", "hits.csv").code == 0
+    found = package.neighbors(library, [text], k=1, by="ecfp")
+    assert [(hit["query_smiles"], hit["smiles"]) for hit in lines(tmp_path / "hits.csv")] == [
+        (text, library[found.rows[0, 0]])
+    ]
+    assert_refused(joao(*words, "C(", "--out", "other.csv"), "C(")
+    (tmp_path / "CCO").mkdir()  # a path comes first
+    assert_refused(joao(*words, "./CCO", "--out", "other.csv"), "CCO")
+
+
 def test_other_graphs_and_parquet(joao, mutag_run, tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     assert joao("neighbors", mutag_run, "MUTAG", "--k", 3, "--out", "hits.parquet", "--device", "cpu").code == 0

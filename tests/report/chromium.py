@@ -110,7 +110,9 @@ class Page:
 
     def click(self, selector):
         """Presses the mouse in the middle of an element."""
-        x, y = self.middle(selector)
+        self.click_at(*self.middle(selector))
+
+    def click_at(self, x, y):
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 

@@ -94,14 +94,49 @@ def test_graphs_are_found_by_name(page):
     assert page.ask("document.querySelectorAll('.points .dim').length") == 0
 
 
+def listed(page):
+    return page.ask("[...document.querySelectorAll('details[open] strong')].map(name => name.textContent)")
+
+
+def test_neighbours_of_a_chosen_graph_are_drawn(page, scored_run, open_run, mutag_data):
+    neighbours = open_run(scored_run).map.neighbours
+
+    def expected(first):
+        number = int(first.removeprefix("graph "))
+        return [first, *(f"graph {other}" for other in neighbours[number])]
+
+    page.click("#tab-map")
+    assert listed(page) == []
+    page.ask("document.querySelector('.points').focus()")
+    page.press("ArrowRight", 39)
+    page.press("Enter", 13)
+    chosen = page.ask("document.querySelector('#tip strong').textContent")
+    names = listed(page)
+    assert names == expected(chosen)
+    circles = page.ask("document.querySelectorAll('details figure:nth-child(3) circle').length")
+    assert circles == mutag_data[int(names[2].removeprefix("graph "))].num_nodes
+    page.click("details figure:nth-child(3) button:last-child")
+    assert listed(page) == expected(names[2])
+    page.click("details figure:nth-child(2) button")
+    assert page.ask("document.querySelector('#tip strong').textContent") == expected(names[2])[1]
+    page.press("Escape", 27)
+    place = "(() => { const b = document.querySelectorAll('.points path')[7].getBoundingClientRect(); "
+    page.ask("document.querySelector('.points').scrollIntoView({block: 'center'})")
+    x, y = page.ask(place + "return [b.left + b.width / 2, b.top + b.height / 2]; })()")
+    page.move(x, y)
+    page.click_at(x, y)
+    clicked = page.ask("document.querySelector('#tip strong').textContent")  # another graph may have the same place
+    assert listed(page) == expected(clicked)
+
+
 def test_outliers_are_drawn_and_shown_on_the_map(page, scored_run, open_run):
     page.click("#tab-map")
-    page.click("summary")
+    page.click("details:not(.neighbours) summary")
     while not page.ask("document.querySelectorAll('details strong').length"):
         time.sleep(0.05)
-    names = page.ask("[...document.querySelectorAll('details strong')].map(name => name.textContent)")
+    names = listed(page)
     assert names == [f"graph {number}" for number in open_run(scored_run).map.outliers]
-    page.click("details button")
+    page.click("details:not(.neighbours) button")
     assert page.ask("document.querySelector('#tip strong').textContent") == names[0]
 
 

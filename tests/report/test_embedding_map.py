@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
+from joao.report.graphs import ALPHABET, encode_numbers
 from joao.report.rendering import to_integers
 from joao.report.reported_run import check_map_kind, embedding_map
 from tests.messages import assert_mentions, refused
@@ -72,6 +73,28 @@ def test_outliers_are_far_from_their_neighbours(numbers):
     gaps = np.sort(np.linalg.norm(standard[:, None] - standard[None], axis=2), axis=1)[:, 1:6].mean(axis=1)
     assert sorted(found) == sorted(np.argsort(-gaps)[:8].tolist())
     assert embedding_map(embeddings[:15], "pca").outliers == ()
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 60])
+def test_neighbours_are_those_of_all_distances(count, numbers):
+    embeddings = (numbers.standard_normal((count, 3)) * [1, 5, 100]).astype(np.float32)
+    found = embedding_map(embeddings, "pca").neighbours
+    deviation = embeddings.std(0)
+    standard = (embeddings - embeddings.mean(0)) / np.where(deviation > 0, deviation, 1)
+    gaps = np.linalg.norm(standard[:, None] - standard[None], axis=2)
+    np.fill_diagonal(gaps, np.inf)
+    np.testing.assert_array_equal(found, np.argsort(gaps, axis=1)[:, : min(5, count - 1)])
+
+
+@pytest.mark.parametrize("total", [2, 64, 65, 4096, 4097])
+def test_encoded_numbers_are_read_digit_by_digit(total):
+    numbers = np.array([[0, total - 1], [1, total // 2]])
+    text = encode_numbers(numbers, total)
+    width = len(text) // 4
+    assert total <= 64**width
+    assert width == 1 or total > 64 ** (width - 1)
+    digits = np.array([ALPHABET.index(each) for each in text]).reshape(4, width)
+    np.testing.assert_array_equal(digits @ 64.0 ** np.arange(width)[::-1], numbers.ravel())
 
 
 def test_integer_points_keep_one_scale():

@@ -11,10 +11,11 @@ from sklearn.metrics import roc_auc_score
 import joao
 from joao.baselines import forests
 from joao.core.errors import JoaoNotice
+from joao.data.formats.smiles import Columns
 from joao.runs.export import export
 from joao.runs.finetuning import MEMBERS, finetune, load_finetuned
 from joao.runs.folder import write_tensors
-from joao.runs.parts import model_hash, prediction_columns
+from joao.runs.parts import load_model, model_hash, open_sources, prediction_columns, write_parts
 from joao.runs.trained import bundled_model_path, load_run
 from joao.training.finetune import Finetune
 from tests.messages import refused
@@ -167,3 +168,30 @@ def test_estimators():
     assert regressor.predict_std([]).shape == (0,)
     with refused("predict_std", "ensemble=True"):
         joao.JOAOClassifier("molecules", epochs=1, device="cpu").fit(SMILES, labels).predict_std(SMILES)
+
+
+@pytest.mark.parametrize("workers", [None, 2])
+def test_parts_equal_the_prediction_at_once(encoder, dataset, tmp_path, workers):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    train(encoder, dataset).save(tmp_path / "model")
+    table = tmp_path / "new.csv"
+    smiles = ["CCO", "c1ccncc1CC", "C(", "x", "CCN", "y", "ClCC1CCC1"]  # the second block has no molecule
+    table.write_text("id,smiles\n" + "".join(f"m{row},{text}\n" for row, text in enumerate(smiles)))
+    model = load_model(tmp_path / "model", "predict")
+    sources = open_sources(table, Columns(tasks=()))
+    written = write_parts(sources, model, tmp_path / "out", part_rows=2, device="cpu", workers=workers)
+    assert (len(written), written.num_failures, len(written.parts)) == (7, 3, 4)
+    found = parquet.read_table(tmp_path / "out")
+    assert found.column_names == ["row", "id", "p_t0", "p_t1", "std_t0", "std_t1"]
+    assert found["id"].to_pylist() == [f"m{row}" for row in range(7)]
+    expected = model.predict_with_std(joao.read([smiles[row] for row in (0, 1, 4, 6)]))
+    by_hand = np.concatenate([expected.values.numpy(), expected.std.numpy()], axis=1)
+    for column, values in zip(found.column_names[2:], by_hand.T, strict=True):
+        assert [row for row, value in enumerate(found[column].to_pylist()) if value is None] == [2, 3, 5]
+        known = [value for value in found[column].to_pylist() if value is not None]
+        np.testing.assert_allclose(known, values, atol=1e-5)
+    again = write_parts(sources, model, tmp_path / "out", part_rows=2, device="cpu")
+    assert again.computed == 0
+    other = train(encoder, dataset, seed=1)
+    with refused("model"):
+        write_parts(sources, other, tmp_path / "out", part_rows=2, device="cpu")

@@ -14,6 +14,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import joao
+from joao.baselines import forests
 from joao.config.recipe import make_recipe
 from joao.core.errors import WriteError
 from joao.core.files import write_file
@@ -298,6 +299,38 @@ def molecule_run(tmp_path_factory):
     )
     pretrain(recipe, molecules(SMILES), folder=folder, device="cpu")
     return folder
+
+
+def card_of(model, path):
+    model.save(path)
+    return export(path, path.with_suffix(".safetensors")).card.read_text()
+
+
+def test_card_describes_the_columns_that_the_encoder_reads(molecule_run, tmp_path):
+    pytest.importorskip("rdkit")
+    plain = export(molecule_run, tmp_path / "plain.safetensors").card.read_text()
+    assert "hybridisation" not in plain
+    assert "targets" not in plain
+    assert "standardised" not in plain
+    encoder = {"name": "molecule_gine", "width": 8, "layers": 2}
+    model = joao.JOAO(epochs=1, encoder=encoder, targets={"ecfp": 0.5}, device="cpu")
+    rich = card_of(model.fit(list(SMILES)), tmp_path / "rich")
+    assert_mentions(rich, "hybridisation", "charge", "stereochemistry")
+    assert "| targets | { contrastive = 1.0, ecfp = 0.5 }, not included |" in rich
+    salts = joao.read([f"{text}.Cl" for text in SMILES], standardise=True)
+    small = {"name": "molecule_gin", "width": 8, "layers": 2}
+    fitted = joao.JOAO(epochs=1, encoder=small, device="cpu").fit(dataclasses.replace(salts, notices=()))
+    assert_mentions(card_of(fitted, tmp_path / "salts"), "standardised", "charge parent")
+
+
+def test_card_describes_an_ensemble(molecule_run, tmp_path, monkeypatch):
+    monkeypatch.setitem(forests.FOREST, "numbers", {"n_estimators": 2})
+    smiles = [f"{'C' * length}{end}" for length in range(1, 9) for end in ("O", "N", "F")]
+    model = joao.JOAORegressor(molecule_run, ensemble=True, device="cpu").fit(smiles, np.arange(24.0))
+    card = card_of(model, tmp_path / "ensemble")
+    assert_mentions(card, "ensemble", "24 molecules for training", "descriptors", "kernel ridge")
+    assert "fine-tuned" not in card
+    assert "for validation" not in card
 
 
 def test_half_precision_file_embeds_molecules(molecule_run, tmp_path):

@@ -23,6 +23,7 @@ def data(
     smiles: inputs.SmilesColumn = None,
     identifiers: inputs.IdColumn = None,
     tasks: inputs.Tasks = None,
+    standardise: inputs.Standardise = None,
     data_root: inputs.DataRoot = None,
     clear_cache: bool = inputs.flag("--clear-cache", "Delete the cached copies that speed up reading."),
     check: bool = inputs.flag("--check", "Read all shards and verify their checksums."),
@@ -40,7 +41,7 @@ def data(
         return
     from joao.data import Shards
 
-    columns = inputs.column_options(smiles, identifiers, tasks)
+    columns = inputs.column_options(smiles, identifiers, tasks, standardise)
     dataset = inputs.open_data(source, data_root, output, columns)
     if isinstance(dataset, Shards):
         _describe_shards(dataset, check, output)

@@ -26,6 +26,7 @@ def embed(
     smiles: inputs.SmilesColumn = None,
     identifiers: inputs.IdColumn = None,
     tasks: inputs.Tasks = None,
+    standardise: inputs.Standardise = None,
     engine: inputs.Engine = "local",
     workers: inputs.Workers = None,
     part_rows: inputs.PartRows = None,
@@ -49,7 +50,7 @@ def embed(
         if beside is not None:
             raise UserError(f"{out}: --with needs one file. Write .csv, .npz or .parquet.")
         how = {"engine": engine, "workers": workers, "part_rows": part_rows, "device": device}
-        write_folder("embed", run, (source, smiles, identifiers, data_root), out, output, how)
+        write_folder("embed", run, (source, smiles, identifiers, data_root), standardise, out, output, how)
         return
     inputs.check_file_options(out, engine, workers=workers, part_rows=part_rows)
     failures = check_row_file(out)
@@ -60,7 +61,8 @@ def embed(
     model = model_path(run)
     trained, is_bundled = load_run(model, device=device), model != run
     baselines = _baselines(beside)
-    columns = inputs.column_options(smiles, identifiers, tasks)
+    standardise = inputs.standardise_as(trained.info, standardise, output)
+    columns = inputs.column_options(smiles, identifiers, tasks, standardise)
     found = inputs.open_data(source, data_root, output, columns, then=f"are left blank, see {failures}")
     embeddings = trained.embed(found).numpy()
     inputs.warn_unknown_labels(trained.info.features, found, output)
@@ -93,6 +95,7 @@ def write_folder(
     what: str,
     run: Path,
     data: tuple[str, str | None, str | None, str | None],
+    standardise: bool | None,
     out: Path,
     output: Output,
     how: dict[str, Any],
@@ -103,6 +106,7 @@ def write_folder(
         what: ``embed`` or ``predict``.
         run: the model.
         data: DATA, the columns of SMILES and identifiers, and the folder of data sets.
+        standardise: whether to standardise molecules; None: as the model was trained.
         out: the folder.
         output: where to print.
         how: options of :func:`joao.runs.parts.write_parts`; None for the default.
@@ -110,14 +114,15 @@ def write_folder(
     from joao.core.files import import_parquet
     from joao.core.processes import check_engine
     from joao.data.formats.smiles import Columns
-    from joao.runs.parts import FAILURES, PART_ROWS, load_model, open_sources, write_parts
+    from joao.runs.parts import FAILURES, PART_ROWS, encoder_of, load_model, open_sources, write_parts
     from joao.training.device import pick_device
 
     check_engine(how["engine"])
     import_parquet(out)
     model = load_model(run, what)
     source, smiles, identifiers, data_root = data
-    sources = open_sources(source, Columns(smiles, identifiers, ()), data_root)
+    standardise = inputs.standardise_as(encoder_of(model).info, standardise, output)
+    sources = open_sources(source, Columns(smiles, identifiers, ()), data_root, standardise=standardise)
     if how["engine"] == "local" and how["workers"] is None and pick_device(how["device"]).type == "cpu":
         how["workers"] = inputs.all_cores()
     try:

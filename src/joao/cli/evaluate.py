@@ -56,8 +56,9 @@ def evaluate(
     beside = run / "evaluation.json" if run.is_dir() else run.with_name(f"{run.stem}-evaluation.json")
     record_path = out or free_path(beside)
     check_new_file(record_path)
-    columns = {} if source else trained.recipe.columns
+    columns = trained.recipe.columns
     if source:
+        columns = inputs.column_options(None, None, standardise=trained.info.standardised)
         dataset = inputs.read_data(source, data_root, output, columns)
     elif source := trained.recipe.data:
         dataset = inputs.in_memory(inputs.open_run_data(run, trained.recipe, data_root, output))
@@ -152,6 +153,7 @@ def compare(
     smiles: inputs.SmilesColumn = None,
     identifiers: inputs.IdColumn = None,
     tasks: inputs.Tasks = None,
+    standardise: inputs.Standardise = None,
     split: str = Option(
         "scaffold",
         help="For tasks: scaffold or random folds, or the name of a column of train, validation and test.",
@@ -184,12 +186,17 @@ def compare(
     from joao.comparison.table import check_out, closing_lines, heading, run, run_table
     from joao.data.formats.smiles import read_text_column
     from joao.data.names import resolve_path
+    from joao.data.sources import is_table
     from joao.evaluation.splits import SHARES
+    from joao.runs.folder import Run
     from joao.runs.scoring import labelled_graphs
+    from joao.runs.trained import model_path
 
     output = Output(quiet, as_json)
     check_out(out)
-    columns = inputs.column_options(smiles, identifiers, tasks)
+    if is_table(source, data_root):
+        standardise = inputs.standardise_as(Run.open(model_path(model)).info, standardise, output)
+    columns = inputs.column_options(smiles, identifiers, tasks, standardise)
     dataset = inputs.read_data(source, data_root, output, columns)
     cores = jobs or inputs.all_cores()
     if has_tasks_only(dataset):

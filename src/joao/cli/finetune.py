@@ -31,6 +31,7 @@ def finetune(
         None, metavar="COLUMNS", help="Label columns, separated by commas (default: all numeric columns)."
     ),
     task: list[str] | None = Option(None, metavar="COLUMN", help="One label column; its name may contain commas."),
+    standardise: inputs.Standardise = None,
     split: str | None = Option(
         None,
         show_default="scaffold for molecules, else random",
@@ -89,7 +90,8 @@ def finetune(
     tasks, task = tasks or [], task or []
     in_header = bool(tasks or task) and is_table(source, data_root)  # other columns are then not even parsed
     names = _task_names(tasks, task, csv_header(source, data_root)) if in_header else []
-    columns = inputs.column_options(smiles, identifiers, names)
+    standardise = inputs.standardise_as(trained.info, standardise, output)
+    columns = inputs.column_options(smiles, identifiers, names, standardise)
     dataset = inputs.read_data(source, data_root, output, columns)
     if not in_header:
         names = _task_names(tasks, task, dataset.target_names)
@@ -243,6 +245,7 @@ def predict(
     smiles: inputs.SmilesColumn = None,
     identifiers: inputs.IdColumn = None,
     tasks: inputs.Tasks = None,
+    standardise: inputs.Standardise = None,
     engine: inputs.Engine = "local",
     workers: inputs.Workers = None,
     part_rows: inputs.PartRows = None,
@@ -261,14 +264,15 @@ def predict(
     output = Output(quiet, as_json)
     if not out.suffix:
         how = {"engine": engine, "workers": workers, "part_rows": part_rows, "device": device}
-        write_folder("predict", folder, (source, smiles, identifiers, data_root), out, output, how)
+        write_folder("predict", folder, (source, smiles, identifiers, data_root), standardise, out, output, how)
         return
     inputs.check_file_options(out, engine, workers=workers, part_rows=part_rows)
     failures = check_row_file(out)
     from joao.runs.finetuning import load_finetuned
 
     finetuned = load_finetuned(folder, device=device)
-    columns = inputs.column_options(smiles, identifiers, tasks)
+    standardise = inputs.standardise_as(finetuned.trained.info, standardise, output)
+    columns = inputs.column_options(smiles, identifiers, tasks, standardise)
     dataset = inputs.read_data(source, data_root, output, columns, then=f"are left blank, see {failures}")
     predicted = finetuned.predict_with_std(dataset, jobs=inputs.all_cores())
     inputs.warn_unknown_labels(finetuned.trained.info.features, dataset, output)

@@ -21,6 +21,7 @@ from joao.data.formats import DATA_HELP
 if TYPE_CHECKING:
     from joao.config.recipe import Recipe
     from joao.data import Dataset, Features, Shards
+    from joao.runs.folder import RunInfo
 
 Command = TypeVar("Command", bound=Callable[..., None])
 PRECISIONS = ("32-true", "tf32", "bf16-mixed", "16-mixed")
@@ -33,6 +34,14 @@ DataRoot = Annotated[str | None, Option(envvar="JOAO_DATA", help="Folder in whic
 SmilesColumn = Annotated[str | None, Option(metavar="COLUMN", help="SMILES column of a table (detected if not given).")]
 IdColumn = Annotated[
     str | None, Option("--id", metavar="COLUMN", help="Identifier column of a table (detected if not given).")
+]
+Standardise = Annotated[
+    bool | None,
+    Option(
+        "--standardise/--no-standardise",
+        show_default="as the model was trained; without one, no",
+        help="Standardise molecules with RDKit: keep the largest fragment, neutralise charges.",
+    ),
 ]
 Tasks = Annotated[
     list[str] | None, Option("--task", metavar="COLUMN", help="Label column of a table (default: all numeric columns).")
@@ -87,16 +96,28 @@ def all_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def column_options(smiles: str | None, identifiers: str | None, tasks: list[str] | None = None) -> dict[str, Any]:
-    """The columns named on the command line, as keyword arguments of :func:`joao.read`."""
-    columns = {"smiles": smiles, "identifiers": identifiers, "tasks": tasks or None}
+def column_options(
+    smiles: str | None, identifiers: str | None, tasks: list[str] | None = None, standardise: bool | None = None
+) -> dict[str, Any]:
+    """How to read a table, from the command line, as keyword arguments of :func:`joao.read`."""
+    columns = {"smiles": smiles, "identifiers": identifiers, "tasks": tasks or None, "standardise": standardise or None}
     return {role: column for role, column in columns.items() if column is not None}
+
+
+def standardise_as(info: RunInfo, given: bool | None, output: Output) -> bool:
+    """Whether to standardise molecules for a model: as ``given`` or, by default, as those that it learned from."""
+    if given is None and info.standardised:
+        output.notice(f"molecules are standardised, as those that the model learned from ({info.data}).")
+    elif given is False and info.standardised:
+        output.notice(f"the model learned from standardised molecules ({info.data}), and these are not.")
+    return info.standardised if given is None else given
 
 
 def source_words(source: str, columns: Mapping[str, Any], data_root: str | None) -> str:
     """DATA and the options to read it in the same way, for a command that the user can paste."""
     options = {"--smiles": columns.get("smiles"), "--id": columns.get("identifiers")}
     chosen = "".join(f" {option} {shell_quote(column)}" for option, column in options.items() if column)
+    chosen += " --standardise" if columns.get("standardise") else ""
     return f"{shell_quote(source)}{chosen}{data_root_words(data_root)}"
 
 

@@ -20,7 +20,10 @@ def neighbors(
     library: str = Argument(..., metavar="DATA", help="Graphs to search: the library."),
     out: Path = Option(..., help="New file (.csv or .parquet), one line for each query and neighbour."),
     query: str | None = Option(
-        None, metavar="DATA", show_default="every graph of the library", help="Graphs whose neighbours are wanted."
+        None,
+        metavar="DATA",
+        show_default="every graph of the library",
+        help="Graphs, or one SMILES, whose neighbours are wanted.",
     ),
     k: int = Option(10, "--k", min=1, help="Number of neighbours."),
     by: str = Option(
@@ -31,6 +34,7 @@ def neighbors(
     ),
     smiles: inputs.SmilesColumn = None,
     identifiers: inputs.IdColumn = None,
+    standardise: inputs.Standardise = None,
     device: inputs.Device = "auto",
     data_root: inputs.DataRoot = None,
     quiet: inputs.Quiet = False,
@@ -42,6 +46,7 @@ def neighbors(
     every other: exactly up to a million graphs, and with an approximate index (pip install usearch) beyond.
     """
     from joao.core.files import check_new_file, import_parquet, write_file
+    from joao.data.sources import source_or_smiles
     from joao.runs.neighbors import SIMILARITIES
     from joao.runs.neighbors import neighbors as search
     from joao.runs.trained import model_path
@@ -59,9 +64,16 @@ def neighbors(
             bar.add(rows - done, rows)
             done = rows
 
-        options: dict[str, Any] = {"k": k, "by": by, "smiles": smiles, "identifiers": identifiers}
+        options: dict[str, Any] = {
+            "k": k,
+            "by": by,
+            "smiles": smiles,
+            "identifiers": identifiers,
+            "standardise": standardise,
+        }
         options |= {"root": data_root, "device": device}
-        found = search(library, query, run, **options, on_rows=on_rows, on_notice=output.notice)
+        wanted = None if query is None else source_or_smiles(query, data_root)
+        found = search(library, wanted, run, **options, on_rows=on_rows, on_notice=output.notice)
     write_file(out, _content(out, found.outliers() if outliers else found.lines()), new=True)
     count = found.rows.shape[1]
     facts = {"queries": len(found.queries), "library": found.num_graphs, "k": count, "by": by, "exact": found.exact}

@@ -32,6 +32,7 @@ def pack(
     smiles: inputs.SmilesColumn = None,
     identifiers: inputs.IdColumn = None,
     tasks: inputs.Tasks = None,
+    standardise: inputs.Standardise = None,
     node_label: str | None = Option(
         None, metavar="ATTRIBUTE", show_default="label", help="Node attribute of GraphML that is a category."
     ),
@@ -56,7 +57,7 @@ def pack(
         check_engine(engine)
         chosen = Columns(smiles, identifiers, tuple(tasks) if tasks else None)
         jobs = 1 if engine == "ray" else workers or inputs.all_cores()
-        options = ReadOptions(jobs, node_label=node_label or "")
+        options = ReadOptions(jobs, node_label=node_label or "", standardise=bool(standardise))
         pieces = [BlockSource(source, data_root, chosen, options) for source in sources]
         _pack_shards(pieces, out, name or out.stem, shard_graphs, not no_smiles, output, engine, workers)
         return
@@ -70,7 +71,9 @@ def pack(
     from joao.data.formats.packed import drop_texts, write_packed
 
     check_new_file(out)
-    columns = inputs.column_options(smiles, identifiers, tasks) | ({"node_label": node_label} if node_label else {})
+    columns = inputs.column_options(smiles, identifiers, tasks, standardise) | (
+        {"node_label": node_label} if node_label else {}
+    )
     parts = [inputs.read_data(source, data_root, output, columns) for source in sources]
     dataset = concatenate_datasets(parts, name or out.name.split(".safetensors")[0])
     if scaffolds:

@@ -52,6 +52,7 @@ def pretrain(
     smiles: inputs.SmilesColumn = None,
     identifiers: inputs.IdColumn = None,
     tasks: inputs.Tasks = None,
+    standardise: inputs.Standardise = None,
     seed: int | None = Option(None, min=0, help="Same as --set training.seed=N."),
     epochs: int | None = Option(None, min=1, help="Same as --set training.epochs=N."),
     device: inputs.Device = "auto",
@@ -78,7 +79,7 @@ def pretrain(
     process = find_process_layout(devices, num_nodes)
     output = _make_output(process, quiet, as_json)
     if resume is not None:
-        fixed = (objective, targets, seed, epochs, precision, fast, smiles, identifiers, tasks)
+        fixed = (objective, targets, seed, epochs, precision, fast, smiles, identifiers, tasks, standardise)
         if source or out or recipe or settings or method or any(each is not None for each in fixed):
             raise UserError("--resume: uses the recipe and data of the run. Remove DATA and the options that set them.")
         from joao.runs.folder import Run
@@ -107,6 +108,7 @@ def pretrain(
         table = read_toml(recipe) if recipe else {}
         given = {"data": source, "targets": targets, **inputs.column_options(smiles, identifiers)}
         table |= {key: value for key, value in given.items() if value}
+        table |= {} if standardise is None else {"standardise": standardise}
         short = {"training.seed": seed, "training.epochs": epochs}
         all_settings = [f"method={method}"] if method is not None else []
         if objective is not None:

@@ -53,10 +53,10 @@ def report(
     reported, given = [], None
     if len(runs) > 1 and not is_run(model_path(runs[-1])):
         *runs, source = runs
-        for path in runs:
-            Run.open(model_path(path))  # an error in the name of a run is reported before the data are read
+        infos = [Run.open(model_path(path)).info for path in runs]  # an error in a name comes before the data are read
+        standardise = all(info.standardised for info in infos)
         try:
-            given = inputs.read_data(str(source), data_root, output, {})
+            given = inputs.read_data(str(source), data_root, output, {"standardise": standardise})
         except UserError as error:
             raise UserError(f"{source}: is neither a run nor graphs: {error}") from error
     for path, name in zip(runs, display_names(runs), strict=True):

@@ -22,6 +22,7 @@ from joao.core.processes import map_in_processes
 from joao.core.provenance import command, machine, versions
 from joao.core.registry import check_minimum
 from joao.data.dataset import Dataset
+from joao.data.duplicates import merge_duplicates
 from joao.evaluation.folds import hash_parts
 from joao.evaluation.splits import SHARES, Split, given_split, molecule_folds
 from joao.evaluation.statistics import mean
@@ -158,6 +159,8 @@ def compare_table(
 ) -> TableComparison:
     """Train and test all methods on the same splits of a table of molecules.
 
+    Standardised molecules that occur several times are merged, see :func:`joao.data.duplicates.merge_duplicates`.
+
     Args:
         dataset: molecules with SMILES and tasks; those without a label are ignored.
         plan: the settings.
@@ -168,6 +171,10 @@ def compare_table(
     """
     if not dataset.smiles or dataset.kind != "molecules":
         raise UserError(f"{dataset.name}: comparing tasks needs molecules with SMILES. Give a table of SMILES.")
+    dataset, kept, merged = merge_duplicates(dataset, split)
+    if merged is not None:
+        on_notice(merged)
+        split = None if split is None else [split[row] for row in kept]
     numbered = replace(dataset, groups=np.arange(len(dataset)))
     numbered, notice = select_tasks_of_a_kind(select_tasks(numbered))
     kind = infer_label_kind(numbered)

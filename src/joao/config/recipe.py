@@ -18,7 +18,8 @@ to a run is complete. A part may be given by its name alone (``encoder = "gin"``
 the strength of all augmentations that do not set their own. Instead, ``strengths = [0.1, 0.2, 0.3]`` adds each of these
 augmentations three times to the pool, and ``strengths = { 0.1 = 1, 0.2 = 2, 0.3 = 1 }`` also sets a prior over the
 strengths (:func:`expand_strengths`). ``targets = { descriptors = 1, ecfp = 1, contrastive = 1 }`` adds losses of
-molecules (:mod:`joao.training.targets`). ``smiles`` and ``identifiers`` name columns of a table of molecules.
+molecules (:mod:`joao.training.targets`). ``smiles`` and ``identifiers`` name columns of a table of molecules, and
+``standardise = true`` standardises them (:func:`joao.read`).
 """
 
 import dataclasses
@@ -203,11 +204,12 @@ class Recipe:
     smiles: str = ""
     identifiers: str = ""
     targets: Mapping[str, float] = field(default_factory=dict)
+    standardise: bool = False
 
     @property
-    def columns(self) -> dict[str, str]:
-        """The named columns of a table of molecules, as arguments of :func:`joao.read`."""
-        named = {"smiles": self.smiles, "identifiers": self.identifiers}
+    def columns(self) -> dict[str, Any]:
+        """The named columns of a table of molecules, and whether to standardise, as arguments of :func:`joao.read`."""
+        named = {"smiles": self.smiles, "identifiers": self.identifiers, "standardise": self.standardise}
         return {role: column for role, column in named.items() if column}
 
     def table(self) -> dict[str, Any]:
@@ -338,6 +340,7 @@ def make_recipe(table: Mapping[str, Any], source: str = "recipe", kind: str = "g
         smiles=check_value(table.get("smiles", ""), str, f"{source}: smiles"),
         identifiers=check_value(table.get("identifiers", ""), str, f"{source}: identifiers"),
         targets=target_weights(table.get("targets", {}), f"{source}: targets"),
+        standardise=check_value(table.get("standardise", False), bool, f"{source}: standardise"),
         **parts,
     )
 

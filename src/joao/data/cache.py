@@ -23,7 +23,7 @@ from joao.core.files import make_folder, open_regular, user_error_on_os_error, u
 from joao.data.dataset import Dataset
 from joao.data.formats import FORMATS
 from joao.data.formats.packed import packed_chunks, read_packed_if
-from joao.data.molecules import featuriser_version
+from joao.data.molecules import STANDARDISED, featuriser_version
 
 MIN_SOURCE_BYTES = 1 << 20  # smaller sources are read in a fraction of a second
 MIN_TABLE_BYTES = 1 << 14  # tables of molecules take longer
@@ -75,7 +75,8 @@ def read_cached(
     number = hashlib.sha256(os.fsencode(os.path.abspath(path)) + options.encode()).hexdigest()[:16]
     file = cache / f"{path.name[:40]}-{number}.packed"
     known = read_packed_if(file, {"stamp": stamp.hex()})
-    if known is not None and (not known.featuriser or featuriser_version() in (None, known.featuriser)):
+    converted_by = "" if known is None else known.featuriser.removesuffix(STANDARDISED)
+    if known is not None and (not converted_by or featuriser_version() in (None, converted_by)):
         with suppress(OSError):
             os.utime(file)  # mark as recently used
         return known

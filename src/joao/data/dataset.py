@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.core.errors import UserError
+from joao.core.errors import UserError, quantity
 from joao.core.memory import Budget
 
 Array = NDArray[np.generic]
@@ -26,6 +26,30 @@ _FEATURE_ARRAYS = {"node labels": "node_labels", "node attributes": "node_attrib
 # Arrays with one row per node, per directed edge and per graph; texts with one entry per graph.
 _PER_NODE, _PER_EDGE = ("node_labels", "node_attributes"), ("source", "target", "edge_attr")
 _PER_GRAPH, _TEXTS = ("classes", "targets", "groups"), ("graph_names", "smiles")
+
+
+class Standardised(NamedTuple):
+    """How many molecules were standardised, how many changed, and how many of these lost atoms, such as a salt's."""
+
+    molecules: int
+    changed: int
+    lost_atoms: int
+
+    def __str__(self) -> str:
+        """
+        >>> print(Standardised(1000, 12, 5))
+        standardised: 12 of 1000 molecules changed, 5 of them lost a salt, a metal or another fragment
+        """
+        return (
+            f"standardised: {self.changed} of {quantity(self.molecules, 'molecules')} changed, "
+            f"{self.lost_atoms} of them lost a salt, a metal or another fragment"
+        )
+
+
+def add_counts(counts: Iterable[Standardised | None]) -> Standardised | None:
+    """Sum over parts of a data set; None if none of them was standardised."""
+    known = [each for each in counts if each is not None]
+    return Standardised(*map(sum, zip(*known, strict=True))) if known else None
 
 
 class Failure(NamedTuple):
@@ -75,6 +99,7 @@ class Dataset:
         groups: ``(G,)`` numbers of groups that a scaffold split keeps together, or None.
         featuriser: name and version of the code that converted the molecules.
         notices: changes made on reading that the user should know about.
+        standardised: what standardisation changed, if it was done now; not kept in files.
 
     >>> import joao, networkx
     >>> graphs = joao.read([networkx.path_graph(3), networkx.cycle_graph(4)])
@@ -104,6 +129,7 @@ class Dataset:
     groups: NDArray[np.int64] | None = None
     featuriser: str = ""
     notices: tuple[str, ...] = ()
+    standardised: Standardised | None = None
 
     def __repr__(self) -> str:
         kind = self.kind.removesuffix("s") if len(self) == 1 else self.kind
@@ -367,6 +393,7 @@ def concatenate_datasets(datasets: Sequence[Dataset], name: str | None = None) -
         kind=first.kind,
         failures=tuple(each._replace(row=each.row + row) for dataset, row in with_rows for each in dataset.failures),
         featuriser=", ".join(_unique(dataset.featuriser for dataset in datasets)),
+        standardised=add_counts(dataset.standardised for dataset in datasets),
         notices=_unique(notice for dataset in datasets for notice in dataset.notices),
     )
 

@@ -3,11 +3,16 @@
 Atoms keep the order of the SMILES. Hydrogens are merged into their atoms as RDKit does by default; isotopes (``[2H]``)
 and hydrogens without a neighbour are kept. A salt is one graph with several components. The published code stops at
 elements and bonds that are not in its lists; its table of 120 elements has a row for 118.
+
+Standardised molecules are RDKit's charge parents: functional groups are normalised, metals disconnected, the fragment
+with the most atoms is kept, and charges are neutralised where possible. Their SMILES are canonical.
 """
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -17,13 +22,14 @@ from numpy.typing import NDArray
 from joao.core.codes import NUM_ELEMENTS
 from joao.core.errors import UserError, short_repr
 from joao.core.processes import map_chunks
-from joao.data.dataset import Dataset, Failure, sizes_to_offsets
+from joao.data.dataset import Dataset, Failure, Standardised, add_counts, sizes_to_offsets
 
 # Increase this number when the codes of any molecule change: encoders depend on them.
 FEATURISER = 1
 NO_ELEMENT = NUM_ELEMENTS - 1
 # Starting a process takes as long as converting this many molecules.
-_MIN_MOLECULES_PER_PROCESS = 4096
+_MIN_MOLECULES_PER_PROCESS, _MIN_STANDARDISED_PER_PROCESS = 4096, 512
+STANDARDISED = ", standardised"
 MAX_ATOMS = 1 << 16
 MAX_SMILES_LENGTH = 16 * MAX_ATOMS
 # RDKit's time grows with the cube of the size of rings, and its memory with the square; a ring of 42,000 atoms crashes
@@ -48,22 +54,34 @@ def require_rdkit() -> None:
         raise UserError("rdkit is not installed: pip install rdkit")
 
 
-def featuriser_version() -> str | None:
-    """Versions of the codes and of RDKit; None without RDKit."""
+def featuriser_version(standardise: bool = False) -> str | None:
+    """Versions of the codes and of RDKit, and whether it standardises molecules; None without RDKit."""
     try:
         from rdkit import __version__
     except ImportError:
         return None
-    return f"codes {FEATURISER}, RDKit {__version__}"
+    return f"codes {FEATURISER}, RDKit {__version__}{STANDARDISED if standardise else ''}"
+
+
+def is_standardised(featuriser: str) -> bool:
+    """Whether a ``featuriser`` of :class:`Dataset`, or all of several that are joined there, standardises molecules.
+
+    >>> is_standardised("codes 1, RDKit 2026.9.1, standardised")
+    True
+    >>> is_standardised("codes 1, RDKit 2026.9.1, standardised, codes 1, RDKit 2026.9.1")
+    False
+    """
+    return all(each.endswith(STANDARDISED) for each in re.split("[,;] (?=codes )", featuriser))
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Options of :func:`joao.read` that are not columns: ``jobs``, ``on_rows`` and ``node_label``."""
+    """Options of :func:`joao.read` that are not columns: ``jobs``, ``on_rows``, ``node_label``, ``standardise``."""
 
     jobs: int = 1
     on_rows: Callable[[int, int], None] | None = None
     node_label: str = ""
+    standardise: bool = False
 
     def count_rows(self, done: int, total: int) -> None:
         """Report every thousandth row, and the rest at the end, of more than a thousand; ``done`` have been read."""
@@ -77,21 +95,31 @@ def make_molecules(
     """Convert SMILES, optionally with one name each, to a data set, which may be empty."""
     options = options or ReadOptions()
     on_rows = options.on_rows
+    least = _MIN_STANDARDISED_PER_PROCESS if options.standardise else _MIN_MOLECULES_PER_PROCESS
     dataset = featurise(
         smiles,
-        jobs=max(1, min(options.jobs, len(smiles) // _MIN_MOLECULES_PER_PROCESS)),
+        jobs=max(1, min(options.jobs, len(smiles) // least)),
         on_chunk=None if on_rows is None else lambda done: on_rows(done, len(smiles)),
+        standardise=options.standardise,
     )
     rows = dataset.rows.tolist()
     valid = tuple(smiles[row] for row in rows)
+    dataset = replace(dataset, name=name)
     return replace(
         dataset,
-        name=name,
         graph_names=tuple(names[row] for row in rows) if names else (),
-        smiles=valid,
+        smiles=dataset.smiles or valid,
         failures=tuple(each._replace(name=names[each.row]) if names else each for each in dataset.failures),
-        notices=_trailing_text_notice(name, valid),
+        notices=(*_trailing_text_notice(name, valid), *standardised_notice(dataset)),
     )
+
+
+def standardised_notice(dataset: Dataset) -> tuple[str, ...]:
+    """What standardisation changed in molecules that were read at once, as a notice; empty if it was not done."""
+    if dataset.standardised is None:
+        return ()
+    repeats = f"{len(dataset) - len({*dataset.smiles})} repeat the structure of an earlier row"
+    return (f"{dataset.name}: {dataset.standardised}; {repeats}.",)
 
 
 def from_rdkit(molecules: Sequence[Any], options: ReadOptions | None = None) -> Dataset:
@@ -122,8 +150,14 @@ def _trailing_text_notice(name: str, smiles: Sequence[str]) -> tuple[str, ...]:
     return (f"{name}: text after the SMILES is ignored ({which}).",)
 
 
-def featurise(smiles: Sequence[str], *, jobs: int = 1, on_chunk: Callable[[int], None] | None = None) -> Dataset:
-    """Convert every SMILES that RDKit can parse to a graph. The result depends on nothing but the SMILES.
+def featurise(
+    smiles: Sequence[str],
+    *,
+    jobs: int = 1,
+    on_chunk: Callable[[int], None] | None = None,
+    standardise: bool = False,
+) -> Dataset:
+    """Convert every SMILES that RDKit can parse to a graph. The result depends on nothing but the arguments.
 
     Node labels are ``(N, 2)`` element and chirality, edge attributes ``(E, 2)`` bond type and direction. Node numbers
     are bytes, unless a molecule has more than 256 atoms.
@@ -132,9 +166,11 @@ def featurise(smiles: Sequence[str], *, jobs: int = 1, on_chunk: Callable[[int],
         smiles: one molecule each. Duplicates are kept; empty texts are failures.
         jobs: number of processes.
         on_chunk: called with the number of newly converted SMILES.
+        standardise: whether to convert RDKit's charge parent of every molecule; the result has its SMILES.
     """
     require_rdkit()
-    chunks = list(map_chunks(_featurise_chunk, smiles, jobs=jobs, on_chunk=on_chunk))
+    convert = partial(_featurise_chunk, standardise=standardise)
+    chunks = list(map_chunks(convert, smiles, jobs=jobs, on_chunk=on_chunk))
     first_rows = accumulate((chunk.num_rows for chunk in chunks), initial=0)
     failures = tuple(
         failure._replace(row=first + failure.row)
@@ -152,13 +188,18 @@ def featurise(smiles: Sequence[str], *, jobs: int = 1, on_chunk: Callable[[int],
         kind="molecules",
         row_of_graph=np.delete(np.arange(len(smiles)), [each.row for each in failures]) if failures else None,
         failures=failures,
-        featuriser=featuriser_version() or "",
+        featuriser=featuriser_version(standardise) or "",
+        smiles=tuple(text for chunk in chunks for text in chunk.standard_smiles),
+        standardised=add_counts(chunk.standardised for chunk in chunks),
     )
 
 
 @dataclass
 class _Chunk:
-    """Converted molecules of one chunk: sizes instead of offsets, rows counted from the start of the chunk."""
+    """Converted molecules of one chunk: sizes instead of offsets, rows counted from the start of the chunk.
+
+    If they were standardised, ``standard_smiles`` has their SMILES.
+    """
 
     num_rows: int
     num_nodes: Indices
@@ -168,6 +209,8 @@ class _Chunk:
     source: NodeNumbers
     target: NodeNumbers
     failures: list[Failure]
+    standard_smiles: list[str]
+    standardised: Standardised | None
 
 
 def _concatenate(chunks: list[_Chunk], name: str, empty: NDArray[Any]) -> NDArray[Any]:
@@ -178,7 +221,7 @@ def _concatenate(chunks: list[_Chunk], name: str, empty: NDArray[Any]) -> NDArra
     return joined
 
 
-def _featurise_chunk(smiles: Sequence[str]) -> _Chunk:
+def _featurise_chunk(smiles: Sequence[str], standardise: bool = False) -> _Chunk:
     """Convert one chunk of SMILES, in one process.
 
     Querying RDKit for every atom and bond would take longer than parsing. Elements are therefore taken from the text
@@ -188,14 +231,20 @@ def _featurise_chunk(smiles: Sequence[str]) -> _Chunk:
     from rdkit import rdBase
 
     failures: list[Failure] = []
+    standard_smiles: list[str] = []
+    given, counts, reasons = smiles, None, dict[int, str]()
     with rdBase.BlockLogs():
+        if standardise:
+            smiles, counts, reasons = _standardise(given)
         # Texts that are too long are skipped: each atom takes more memory than its letter.
         atoms, edges = _Atoms([text if len(text) <= MAX_SMILES_LENGTH else "" for text in smiles]), _Edges()
         for row, text in enumerate(smiles):
             molecule = parse_molecule(text)
             if isinstance(molecule, str):
-                failures.append(Failure(row, text, molecule))
+                failures.append(Failure(row, given[row], reasons.get(row, molecule)))
             else:
+                if standardise:
+                    standard_smiles.append(text)
                 atoms.add(molecule, row)
                 edges.add(molecule, may_have_directions="/" in text or "\\" in text)
             del molecule  # so that the next one reuses its memory, which is still in the processor's cache
@@ -209,7 +258,39 @@ def _featurise_chunk(smiles: Sequence[str]) -> _Chunk:
         source=source,
         target=target,
         failures=failures,
+        standard_smiles=standard_smiles,
+        standardised=counts,
     )
+
+
+def _standardise(smiles: Sequence[str]) -> tuple[list[str], Standardised, dict[int, str]]:
+    """SMILES of RDKit's charge parents, how many changed, and why some could not be standardised, by row.
+
+    What RDKit cannot parse stays as it is; what it cannot standardise becomes an empty text.
+    """
+    from rdkit import Chem
+    from rdkit.Chem.MolStandardize.rdMolStandardize import ChargeParent
+
+    texts, reasons = list(smiles), dict[int, str]()
+    molecules = changed = lost_atoms = 0
+    for row, text in enumerate(smiles):
+        molecule = parse_molecule(text)
+        if isinstance(molecule, str):
+            continue
+        texts[row], reasons[row] = "", "RDKit cannot standardise it"
+        if molecule.GetNumAtoms() > MAX_CYCLIC_ATOMS:  # RDKit may crash
+            reasons[row] = f"{molecule.GetNumAtoms()} atoms; the limit for standardising is {MAX_CYCLIC_ATOMS}"
+            continue
+        with suppress(Exception):  # RDKit raises many kinds
+            parent = ChargeParent(molecule)
+            before, after = Chem.MolToSmiles(molecule), Chem.MolToSmiles(parent)
+            if not isinstance(parse_molecule(after), str):
+                del reasons[row]
+                texts[row] = after
+                molecules += 1
+                changed += after != before
+                lost_atoms += parent.GetNumAtoms() < molecule.GetNumAtoms()
+    return texts, Standardised(molecules, changed, lost_atoms), reasons
 
 
 def parse_molecule(text: str) -> Any:

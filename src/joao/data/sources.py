@@ -25,7 +25,14 @@ from joao.data.formats import SUFFIXES, TABLE_SUFFIXES, detect_format, known_suf
 from joao.data.formats.smiles import SMILES_NAMES, Columns
 from joao.data.formats.text import column_names
 from joao.data.formats.tu import is_tu
-from joao.data.molecules import ReadOptions, featurise, featuriser_version, from_rdkit, make_molecules
+from joao.data.molecules import (
+    ReadOptions,
+    featurise,
+    featuriser_version,
+    from_rdkit,
+    is_standardised,
+    make_molecules,
+)
 from joao.data.names import TU_DATASETS, list_datasets, resolve_path, suggest_file
 from joao.data.shards.index import is_shard_store
 from joao.data.shards.shards import Shards
@@ -55,6 +62,7 @@ def read(
     identifiers: str | None = None,
     tasks: Sequence[str] | None = None,
     node_label: str | None = None,
+    standardise: bool = False,
     jobs: int = 1,
     on_rows: Callable[[int, int], None] | None = None,
 ) -> Dataset | Shards:
@@ -73,6 +81,9 @@ def read(
         tasks: label columns of a table; by default all numeric columns.
         node_label: attribute of the nodes of networkx graphs or GraphML that is a category, with integers or text;
             by default ``label``.
+        standardise: whether to convert RDKit's standard form of every molecule: the fragment with the most atoms,
+            without charges where possible (``rdMolStandardize.ChargeParent``). All rows are kept, also those that then
+            have the same structure; what it cannot standardise is a failure. Packed graphs must have been packed so.
         jobs: number of processes that convert molecules. With more than one, a script must guard its calls with
             ``if __name__ == "__main__":``.
         on_rows: called with the numbers of newly converted and of all molecules, networkx graphs or lines of JSON, for
@@ -89,7 +100,7 @@ def read(
     if isinstance(tasks, str):
         raise UserError(f"tasks must be a list of columns, got {tasks!r}. Use [{tasks!r}].")
     columns = Columns(smiles, identifiers, None if tasks is None else tuple(tasks))
-    options = ReadOptions(jobs, on_rows, node_label or "")
+    options = ReadOptions(jobs, on_rows, node_label or "", standardise)
     if isinstance(source, str | os.PathLike):
         path = resolve_path(source, root)
         if columns != Columns() and known_suffix(path) not in TABLE_SUFFIXES:
@@ -97,7 +108,17 @@ def read(
         return read_path(path, columns, options)
     if columns != Columns():
         raise UserError("columns can only be given for tables of molecules, not for graphs in memory.")
-    return source if isinstance(source, Dataset | Shards) else from_objects(source, options)
+    found = source if isinstance(source, Dataset | Shards) else from_objects(source, options)
+    return check_standardised(found) if standardise else found
+
+
+def check_standardised(found: Dataset | Shards) -> Dataset | Shards:
+    """Return standardised molecules; raise an error for others, whose SMILES were converted as written."""
+    if not is_standardised(found.featuriser):
+        fix = "Standardise the table that they come from, or use" if found.featuriser else "Use"
+        what = "molecules that were not standardised when they were converted" if found.featuriser else "no molecules"
+        raise UserError(f"{found.name}: standardise: these are {what}. {fix} --no-standardise.")
+    return found
 
 
 def read_whole(source: Any, root: str | os.PathLike[str] | None = None, **options: Any) -> Dataset:
@@ -111,6 +132,16 @@ def is_table(source: str, root: str | os.PathLike[str] | None = None) -> bool:
     return known_suffix(resolve_path(source, root)) in TABLE_SUFFIXES
 
 
+def source_or_smiles(source: str, root: str | os.PathLike[str] | None = None) -> str | list[str]:
+    """Return ``source``, or a list with it if it is a SMILES and neither a path nor the name of a data set."""
+    try:
+        exists = resolve_path(source, root).exists()
+    except UserError:
+        exists = False
+    is_smiles = not exists and featuriser_version() is not None and not featurise([source]).failures
+    return [source] if is_smiles else source
+
+
 def csv_header(source: str, root: str | os.PathLike[str] | None = None) -> list[str]:
     """Column names of a CSV file; empty for other sources and missing files."""
     path = resolve_path(source, root)
@@ -119,6 +150,11 @@ def csv_header(source: str, root: str | os.PathLike[str] | None = None) -> list[
 
 def read_path(path: Path, columns: Columns, options: ReadOptions) -> Dataset | Shards:
     """Read a file or folder of any known format."""
+    found = _read_path(path, columns, options)
+    return check_standardised(found) if options.standardise else found
+
+
+def _read_path(path: Path, columns: Columns, options: ReadOptions) -> Dataset | Shards:
     try:
         if path.is_dir() and is_shard_store(path):
             return Shards(path)
@@ -138,7 +174,8 @@ def read_path(path: Path, columns: Columns, options: ReadOptions) -> Dataset | S
         if not found.has_columns:
             return read_cached(path, found.read)
         reader = lambda path: found.read(path, columns, options)  # noqa: E731
-        return read_cached(path, reader, repr(columns), min_bytes=MIN_TABLE_BYTES)
+        how = f"{columns!r}{' standardise' if options.standardise else ''}"
+        return read_cached(path, reader, how, min_bytes=MIN_TABLE_BYTES)
     except MemoryError as error:
         fix = "'joao pack' converts tables and JSON lines into shards piece by piece"
         raise UserError(f"{path}: not enough memory. {fix}.") from error
@@ -241,16 +278,23 @@ def _not_a_graph_message(place: str, class_name: str | None, value: object = Non
     return f"{place} is not a graph: {short_repr(value)}. Give {_EXPECTED}."
 
 
-def read_graphs(X: Any, *, may_be_empty: bool = False, shown: Progress | None = None) -> Dataset:
+def read_graphs(
+    X: Any, *, may_be_empty: bool = False, standardise: bool = False, shown: Progress | None = None
+) -> Dataset:
     """Read the graphs passed to an estimator, anything that :func:`joao.read` takes, and warn about changes.
 
-    ``may_be_empty`` accepts an empty list, and molecules of which none is valid. ``shown`` shows the progress.
+    ``may_be_empty`` accepts an empty list, and molecules of which none is valid. ``standardise`` is for SMILES; a
+    :class:`Dataset` stays as it was read. ``shown`` shows the progress.
     """
     _check_not_table_or_smiles(X)
     if may_be_empty and isinstance(X, Sized) and not isinstance(X, str | bytes | Mapping) and not len(X):
         return X if isinstance(X, Dataset) else _NO_GRAPHS
     with nullcontext() if shown is None else shown.bar("reading", None) as bar:
-        dataset = read_whole(X, on_rows=None if bar is None else bar.add)
+        if standardise and isinstance(X, Dataset) and not is_standardised(X.featuriser):
+            fix = "Use joao.read(..., standardise=True)."
+            warn_user(f"{X.name}: was not standardised, but the molecules that the encoder learned from were. {fix}")
+        standardise = standardise and not isinstance(X, Dataset)
+        dataset = read_whole(X, on_rows=None if bar is None else bar.add, standardise=standardise)
     first = ""
     if dataset.failures:
         row, text, reason, *_ = dataset.failures[0]

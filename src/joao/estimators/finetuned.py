@@ -22,6 +22,7 @@ from joao.data.dataset import Dataset
 from joao.data.sources import read_graphs, warn_about_unknown_labels, warn_user
 from joao.estimators.joao import JOAO, fast_parameter
 from joao.runs.finetuning import FinetunedModel, finetune, load_finetuned
+from joao.runs.folder import Run
 from joao.runs.trained import TrainedEncoder, load_run, make_untrained, model_path
 from joao.training.finetune import Finetune, default_learning_rate
 from joao.training.metrics import FitEpoch
@@ -87,7 +88,7 @@ class FinetunedEstimator(GraphEstimator):
         """
         name, how = type(self).__name__, self._settings()
         shown = Progress.from_verbose(self.verbose, name)
-        dataset = read_graphs(X, shown=shown)
+        dataset = read_graphs(X, standardise=self._learned_from_standardised(), shown=shown)
         if y is not None:
             y = y if X is dataset else select_rows(dataset, y)
             dataset = self._set_labels(dataset, y)
@@ -111,6 +112,7 @@ class FinetunedEstimator(GraphEstimator):
                 fast=self.fast,
                 ensemble=check_value(self.ensemble, bool, f"{name}: ensemble"),
                 on_epoch=lambda epoch: bar.advance(str(epoch)),
+                on_notice=warn_user,
                 should_stop=lambda: bool(stop),
             )
         if stop and 0 < len(finetuned.fit.epochs) < how.epochs:
@@ -128,7 +130,7 @@ class FinetunedEstimator(GraphEstimator):
         It has the shape of these predictions, and NaN for SMILES that RDKit cannot parse.
         """
         check_is_fitted(self)
-        dataset = read_graphs(X, may_be_empty=True)
+        dataset = read_graphs(X, may_be_empty=True, standardise=self.finetuned_.trained.info.standardised)
         if not self.finetuned_.members:
             raise UserError(f"{type(self).__name__}: predict_std needs an ensemble. Fit with ensemble=True.")
         found = np.zeros((0, self.finetuned_.classifier.linear.out_features), dtype=np.float32)
@@ -205,14 +207,14 @@ class FinetunedEstimator(GraphEstimator):
     def _predict_rows(self, X: Any) -> NDArray[np.float32]:
         """Predict ``(G, C)``, see :meth:`joao.runs.finetuning.FinetunedModel.predict`; NaN for failed SMILES."""
         check_is_fitted(self)
-        dataset = read_graphs(X, may_be_empty=True)
+        dataset = read_graphs(X, may_be_empty=True, standardise=self.finetuned_.trained.info.standardised)
         predicted = self._predict_dataset(dataset)
         return predicted if X is dataset else dataset.in_rows(predicted)
 
     def _prepare_scoring(self, X: Any, y: Any, sample_weight: Any) -> tuple[Dataset, Any, NDArray[np.float64]]:
         """Return the graphs that could be parsed, with their labels and weights."""
         check_is_fitted(self)
-        dataset = read_graphs(X)
+        dataset = read_graphs(X, standardise=self.finetuned_.trained.info.standardised)
         if X is not dataset:
             y, sample_weight = select_rows(dataset, y), select_rows(dataset, sample_weight)
         weights = np.ones(len(dataset)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
@@ -247,6 +249,13 @@ class FinetunedEstimator(GraphEstimator):
             given["learning_rate"] = default_learning_rate(self.frozen)
         given |= {"balanced": False, "standardise": True}
         return Finetune(**check_options(Finetune, given, type(self).__name__))
+
+    def _learned_from_standardised(self) -> bool:
+        """Whether the encoder to start from learned from standardised molecules."""
+        if isinstance(self.pretrained, str | Path) and self.pretrained != LOADED:
+            return Run.open(model_path(self.pretrained)).info.standardised
+        trained = getattr(self.pretrained, "trained_", None)
+        return trained is not None and trained.info.standardised
 
     def _start(self, dataset: Dataset, seed: int) -> TrainedEncoder:
         name = type(self).__name__

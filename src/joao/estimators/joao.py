@@ -206,7 +206,8 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
 
         SMILES that RDKit cannot parse get a row of NaN, with a warning.
         """
-        trained, dataset = self._fitted(), read_graphs(X, may_be_empty=True)
+        trained = self._fitted()
+        dataset = read_graphs(X, may_be_empty=True, standardise=trained.info.standardised)
         embeddings = np.zeros((0, trained.encoder.embedding_size), dtype=np.float32)
         if len(dataset):
             embeddings = trained.embed(dataset).numpy()

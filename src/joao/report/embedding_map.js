@@ -80,6 +80,7 @@ function buildMap(run) {
       else point.setAttribute("style", `fill: ${rgb(colourAt((value - low) / (high - low || 1)))}`);
     });
     dim();
+    lists.forEach((list) => list.refresh());
     legend.replaceChildren(...legendItems(colouring, low, high, (code, buttons) => {
       kept = kept === code ? -1 : code;
       buttons.forEach(([other, button]) => button.setAttribute("aria-pressed", String(other === kept)));
@@ -117,6 +118,25 @@ function buildMap(run) {
     const matrix = svg.getScreenCTM();
     choose(point, matrix.e + px[point] * matrix.a, matrix.f + py[point] * matrix.d);
   };
+  const drawn = (point) => {
+    const button = element("button", { type: "button" }, "On the map");
+    button.addEventListener("click", () => {
+      svg.scrollIntoView({ block: "center" });
+      atPoint(point);
+    });
+    const figure = element("figure", {}, ...tipContent(set, run.set, colouring, point), button);
+    if (near) {
+      const other = element("button", { type: "button" }, "Neighbours");
+      other.addEventListener("click", () => {
+        near.show(point);
+        near.element.scrollIntoView({ block: "nearest" });
+      });
+      figure.append(" ", other);
+    }
+    return figure;
+  };
+  const near = neighbourList(run, set, count, drawn), outliers = outlierList(run, drawn);
+  svg.addEventListener("click", () => near && !byId("tip").hidden && near.show(chosen));
   svg.addEventListener("pointermove", pointer);
   svg.addEventListener("pointerdown", pointer);
   svg.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && leave());
@@ -124,6 +144,7 @@ function buildMap(run) {
   svg.addEventListener("keydown", (event) => {
     const way = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
     if (event.key === "Escape") leave();
+    if (event.key === "Enter" && near && chosen >= 0) near.show(chosen);
     if (!way) return;
     event.preventDefault();
     if (chosen < 0) return atPoint(nearest(500, tall / 2, shown)[0]);
@@ -135,7 +156,8 @@ function buildMap(run) {
     const [next] = nearest(px[chosen], py[chosen], ahead);
     return next >= 0 ? atPoint(next) : undefined;
   });
-  return { element: card(run, svg, legend, note(notes.join(" ")), outlierList(run, set, atPoint)), colour, find };
+  const lists = [near, outliers].filter(Boolean);
+  return { element: card(run, svg, legend, note(notes.join(" ")), ...lists.map((list) => list.element)), colour, find };
 }
 
 function isFound(set, point, wanted) {
@@ -143,22 +165,34 @@ function isFound(set, point, wanted) {
 }
 
 // The graphs that are farthest from their nearest neighbours, drawn when the list is opened.
-function outlierList(run, set, select) {
+function outlierList(run, drawn) {
   if (!run.map.outliers.length) return null;
   const drawings = element("div", { class: "drawings" });
   const list = element("details", {}, element("summary", {}, `Outliers: the ${run.map.outliers.length} graphs that are farthest from their nearest neighbours`), drawings);
-  list.addEventListener("toggle", () => {
-    if (!list.open || drawings.children.length) return;
-    for (const point of run.map.outliers) {
-      const button = element("button", { type: "button" }, "Show on the map");
-      button.addEventListener("click", () => {
-        list.parentElement.querySelector("svg").scrollIntoView({ block: "center" });
-        select(point);
-      });
-      drawings.append(element("figure", {}, ...tipContent(set, run.set, set.colourings[0] || null, point), button));
-    }
-  });
-  return list;
+  const refresh = () => list.open && drawings.replaceChildren(...run.map.outliers.map(drawn));
+  list.addEventListener("toggle", refresh);
+  return { element: list, refresh };
+}
+
+// A chosen graph and its nearest neighbours among the embeddings, the nearest first; null if they are not known.
+function neighbourList(run, set, count, drawn) {
+  if (!run.map.neighbours) return null;
+  const width = count > ALPHABET.length ** 2 ? 3 : count > ALPHABET.length ? 2 : 1, each = run.map.neighbours.length / count;
+  const number = (text) => [...text].reduce((sum, character) => sum * ALPHABET.length + DIGIT.get(character), 0);
+  const title = element("summary", {}, "Nearest neighbours: choose a graph");
+  const drawings = element("div", { class: "drawings" }, note("Click a graph on the map or, with the arrow keys, choose one and press Enter."));
+  const list = element("details", { class: "neighbours" }, title, drawings);
+  let chosen = -1;
+  const show = (point) => {
+    chosen = point;
+    const own = run.map.neighbours.slice(point * each, (point + 1) * each);
+    const found = Array.from({ length: each / width }, (_, rank) => number(own.slice(rank * width, (rank + 1) * width)));
+    title.replaceChildren(`Nearest neighbours of ${graphName(set, point)}, the nearest first`);
+    drawings.replaceChildren(...[point, ...found].map(drawn));
+    drawings.firstElementChild.classList.add("chosen-graph");
+    list.open = true;
+  };
+  return { element: list, show, refresh: () => list.open && chosen >= 0 && show(chosen) };
 }
 
 function legendItems(colouring, low, high, keep) {

@@ -75,6 +75,17 @@ class GraphCodec:
         return parts
 
 
+def encode_numbers(numbers: NDArray[np.int64], total: int) -> str:
+    """Encode numbers below ``total``; each has as many characters as ``total - 1`` needs, the most significant first.
+
+    >>> encode_numbers(np.array([[1, 63], [64, 99]]), total=100)
+    '010_101Z'
+    """
+    width = next(width for width in range(1, 64) if total <= len(ALPHABET) ** width)
+    digits = [numbers.ravel() // len(ALPHABET) ** place % len(ALPHABET) for place in reversed(range(width))]
+    return "".join(ALPHABET[digit] for digit in np.stack(digits, axis=1).ravel())
+
+
 def graph_set(dataset: Dataset, numbers: Sequence[int], total: int, most_characters: int) -> dict[str, Any]:
     """The data of the graphs on a map; their indices in the whole data set, of size ``total``, are ``numbers``.
 

@@ -18,7 +18,7 @@ from joao.core.errors import UserError
 from joao.core.files import check_writable, open_regular
 from joao.core.pair_table import PairTable
 from joao.core.provenance import versions
-from joao.report.graphs import examples, graph_set
+from joao.report.graphs import encode_numbers, examples, graph_set
 from joao.report.reported_run import Finetuned, ReportedRun
 from joao.report.scores import (
     PAPER,
@@ -172,7 +172,8 @@ def _map(run: ReportedRun) -> dict[str, Any] | None:
     if run.map is None or run.graphs is None:
         return None
     other = "" if run.graphs.of_run else f"Graphs of {run.graphs.name}, on which the run was not trained."
-    found = {"axes": run.map.axes, "note": other, "outliers": list(run.map.outliers)}
+    near = encode_numbers(run.map.neighbours, len(run.map.points))
+    found = {"axes": run.map.axes, "note": other, "outliers": list(run.map.outliers), "neighbours": near}
     return found | to_integers(run.map.points)
 
 

@@ -33,11 +33,19 @@ OUTLIERS, NEIGHBOURS, MOST_FOR_NEIGHBOURS = 8, 5, 20_000
 
 
 class EmbeddingMap(NamedTuple):
-    """``(G, 2)`` embeddings in the plane, and a description of the projection."""
+    """Embeddings in the plane, and who is near to whom before the projection.
+
+    Attributes:
+        points: ``(G, 2)``.
+        axes: description of the projection.
+        neighbours: ``(G, k)`` the nearest other graphs, the nearest first; ``k`` is 0 in large data sets.
+        outliers: the graphs with the largest mean distance to these, the farthest first; empty in small data sets.
+    """
 
     points: NDArray[np.float64]
     axes: str
-    outliers: tuple[int, ...] = ()  # the graphs that are farthest from their nearest neighbours, the farthest first
+    neighbours: NDArray[np.int64]
+    outliers: tuple[int, ...]
 
 
 def check_map_kind(kind: str) -> None:
@@ -56,7 +64,7 @@ def embedding_map(embeddings: NDArray[np.float32], kind: str) -> EmbeddingMap:
     """
     deviation = embeddings.std(axis=0, dtype=np.float64)
     centred = (embeddings - embeddings.mean(axis=0, dtype=np.float64)) / np.where(deviation > 1e-12, deviation, 1)
-    projection = EmbeddingMap(*_project(centred, kind), outliers=find_outliers(centred))
+    projection = EmbeddingMap(*_project(centred, kind), *find_neighbours(centred))
     if len(projection.points) < ENOUGH_FOR_OUTLIERS:
         return projection
     low, high = np.quantile(projection.points, [0.005, 0.995], axis=0)
@@ -64,17 +72,19 @@ def embedding_map(embeddings: NDArray[np.float32], kind: str) -> EmbeddingMap:
     points = projection.points.clip(low - reach, high + reach)
     count = int((points != projection.points).any(axis=1).sum())
     outliers = f"; {count} outlier{'s' if count > 1 else ''} drawn at the edge" if count else ""
-    return EmbeddingMap(points, projection.axes + outliers, projection.outliers)
+    return projection._replace(points=points, axes=projection.axes + outliers)
 
 
-def find_outliers(centred: NDArray[np.float64]) -> tuple[int, ...]:
-    """The graphs with the largest mean distance to their :data:`NEIGHBOURS` nearest others; none in large data sets."""
-    if not 2 * OUTLIERS <= len(centred) <= MOST_FOR_NEIGHBOURS:
-        return ()
+def find_neighbours(centred: NDArray[np.float64]) -> tuple[NDArray[np.int64], tuple[int, ...]]:
+    """The ``neighbours`` and ``outliers`` of :class:`EmbeddingMap`, by Euclidean distance."""
+    count = min(NEIGHBOURS, len(centred) - 1)
+    if not 0 < count < len(centred) <= MOST_FOR_NEIGHBOURS:
+        return np.zeros((len(centred), 0), dtype=np.int64), ()
     from sklearn.neighbors import NearestNeighbors
 
-    distances, _ = NearestNeighbors(n_neighbors=NEIGHBOURS).fit(centred).kneighbors()
-    return tuple(np.argsort(-distances.mean(axis=1), kind="stable")[:OUTLIERS].tolist())
+    distances, neighbours = NearestNeighbors(n_neighbors=count).fit(centred).kneighbors()
+    farthest = np.argsort(-distances.mean(axis=1), kind="stable")[: OUTLIERS if len(centred) >= 2 * OUTLIERS else 0]
+    return neighbours.astype(np.int64), tuple(farthest.tolist())
 
 
 def _project(centred: NDArray[np.float64], kind: str) -> tuple[NDArray[np.float64], str]:
@@ -272,7 +282,9 @@ def _load_graphs(
     trained_on = run.info if finetuned is None else finetuned.info
     source, columns = run.recipe.data, run.recipe.columns
     if finetuned is not None:
-        source, columns = finetuned.info.source, finetuned.info.columns
+        source, columns = finetuned.info.source, dict(finetuned.info.columns)
+        if run.info.standardised:
+            columns["standardise"] = True
     fix = f"Show them with: joao report {shlex.quote(str(run.folder))} DATA"
     opened: Dataset | Shards
     if given is not None:

@@ -164,10 +164,18 @@ def _random_graphs(trained: TrainedEncoder) -> GraphStore:
 
 _KINDS = {"classes": "a class", "binary": "binary tasks", "numbers": "numbers"}
 _PARTS = {"validation": ", which chose the epoch and are therefore not a test"}
-_MOLECULES = (
-    "Atoms are described by element and chirality, bonds by type and direction. Charges, isotopes, hydrogen counts and "
-    "3D coordinates are not used.",
-    "Elements that do not occur in the pre-training data keep their initial vector.",
+# What the columns of molecules describe, by the rule of the node features.
+_ATOMS_AND_BONDS = {
+    "atoms": "Atoms are described by element and chirality, bonds by type and direction. Charges, isotopes, hydrogen "
+    "counts and 3D coordinates are not used.",
+    "ogb_atoms": "Atoms are described by element, chirality, degree, charge, hydrogens, radical electrons, "
+    "hybridisation, aromaticity and rings, bonds by type, stereochemistry and conjugation. Isotopes and 3D coordinates "
+    "are not used.",
+}
+_NEW_ELEMENTS = "Elements that do not occur in the pre-training data keep their initial vector."
+_STANDARDISED = (
+    "Molecules were standardised (RDKit's charge parent: largest fragment, neutralised), and joao does the same with "
+    "those that it embeds or predicts."
 )
 
 
@@ -196,11 +204,17 @@ def _summary(trained: TrainedEncoder, finetuned: FinetunedModel | None) -> str:
     lines = [f"An encoder of {graphs}, {learned} on {info.num_graphs:,} {graphs} ({plain_text(info.data)})."]
     if finetuned is not None:
         facts, names = finetuned.info, finetuned.tasks or finetuned.class_names
+        training = f"{facts.num_train:,} {graphs} for training, {facts.num_validation:,} for validation"
+        how = "It was then fine-tuned on labels of"
+        if finetuned.members:
+            training = f"{facts.num_train + facts.num_validation:,} {graphs} for training"
+            how = (
+                "The file has an ensemble with it, the mean of forests on ECFP and on descriptors and of kernel ridge "
+                "regression on its embeddings and ECFP; the encoder is unchanged. The ensemble was trained on labels of"
+            )
         lines.append(
-            f"It was then fine-tuned on labels of {plain_text(facts.data)} and predicts {_KINDS[finetuned.kind]} "
-            f"({plain_text(join_names(names))}). {plain_text(facts.split.capitalize())} split: "
-            f"{facts.num_train:,} {graphs} for training, "
-            f"{facts.num_validation:,} for validation"
+            f"{how} {plain_text(facts.data)} and predicts {_KINDS[finetuned.kind]} "
+            f"({plain_text(join_names(names))}). {plain_text(facts.split.capitalize())} split: {training}"
             + (f", {facts.num_test:,} for testing." if facts.num_test else ".")
         )
     return " ".join(lines)
@@ -224,6 +238,7 @@ def _facts(trained: TrainedEncoder) -> str:
             ["objective", _describe_part(recipe.objective)],
             ["policy", _describe_part(recipe.policy)],
             ["heads", f"{_describe_part(recipe.heads)}, not included"],
+            *([["targets", f"{toml_value(recipe.targets)}, not included"]] if recipe.targets else []),
             ["training", training],
         ]
     if info.codes:
@@ -262,7 +277,9 @@ def _limits(trained: TrainedEncoder, finetuned: FinetunedModel | None, half_chan
             f"The model was not evaluated on unseen graphs, neither of {plain_text(info.data)} nor of other data. "
             "Compare it with a simple baseline on your data."
         )
-    limits += _MOLECULES if info.codes else ()
+    if info.codes:
+        limits += [_ATOMS_AND_BONDS[info.features.rule]] if info.features.rule in _ATOMS_AND_BONDS else []
+        limits += [_NEW_ELEMENTS, *([_STANDARDISED] if info.standardised else [])]
     for part, figures in ({} if finetuned is None else finetuned.scores).items():
         # The means over tasks, without the figures of single tasks.
         means = {name: value for name, value in (figures or {}).items() if isinstance(value, float)}

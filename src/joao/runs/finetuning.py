@@ -38,7 +38,8 @@ from joao.core.provenance import command, machine, versions
 from joao.core.randomness import temporary_seed
 from joao.core.registry import check_options, check_value, make_record
 from joao.data.dataset import Dataset
-from joao.data.molecules import featuriser_version
+from joao.data.duplicates import merge_duplicates
+from joao.data.molecules import STANDARDISED, featuriser_version, is_standardised
 from joao.evaluation.splits import SHARES, Split, default_split, split_graphs, split_notice
 from joao.evaluation.targets import (
     KINDS,
@@ -273,6 +274,8 @@ def finetune(
 ) -> FinetunedModel:
     """Fine-tune a copy of the encoder of ``trained`` on the labels of ``dataset``, or train an ensemble with it.
 
+    Standardised molecules that occur several times are merged, see :func:`joao.data.duplicates.merge_duplicates`.
+
     An ensemble is the mean of a random forest on ECFP, one on descriptors, and kernel ridge regression on the frozen
     encoder (:data:`MEMBERS`). It needs no epochs, so that its members also learn from the validation graphs; of
     ``settings`` nothing is used.
@@ -302,6 +305,7 @@ def finetune(
     """
     started = time.perf_counter()
     fingerprint = dataset.fingerprint
+    dataset, _, merged = merge_duplicates(dataset)
     wanted, left_out = kind, None
     if kind is None and not tasks and dataset.classes is None and dataset.targets is not None:
         dataset, left_out = select_tasks_of_a_kind(dataset)
@@ -310,6 +314,7 @@ def finetune(
         found = f"{len(dataset.class_names)} classes"
         raise UserError(f"{dataset.name}: an ensemble needs tasks or two classes, got {found}. Use a task per class.")
     notices = [
+        merged,
         left_out,
         split_notice(dataset, test_share) if split is None else None,
         integer_labels_notice(dataset) if kind == "numbers" and wanted is None else None,
@@ -374,7 +379,7 @@ def finetune(
         learned_per_task=learned_per_task,
     )
     finetuned = FinetunedModel(
-        _with_classifier_weights(trained, classifier, fingerprint, members),
+        _with_classifier_weights(trained, classifier, dataset, fingerprint, members),
         classifier,
         _original_labels(dataset.class_names) if kind == "classes" else (),
         settings,
@@ -495,9 +500,16 @@ def _original_labels(names: tuple[str, ...]) -> tuple[int | str, ...]:
 
 
 def _with_classifier_weights(
-    trained: TrainedEncoder, classifier: Classifier, fingerprint: str, members: Mapping[str, Forests | KernelRidge]
+    trained: TrainedEncoder,
+    classifier: Classifier,
+    dataset: Dataset,
+    fingerprint: str,
+    members: Mapping[str, Forests | KernelRidge],
 ) -> TrainedEncoder:
-    """Replace encoder and weights of ``trained`` by those of ``classifier`` and ``members``."""
+    """Replace encoder and weights of ``trained`` by those of ``classifier`` and ``members``, learned from ``dataset``.
+
+    Whether molecules are to be standardised is what it was in the fine-tuning.
+    """
     classifier.eval()
     weights = {
         name if name.startswith("encoder.") else f"classifier.{name}": value
@@ -505,7 +517,9 @@ def _with_classifier_weights(
     }
     for member, model in members.items():
         weights |= {f"{_MEMBER_PREFIX}{member}.{name}": value for name, value in model.to_tensors().items()}
-    info = replace(trained.info, finetuned_on=(*trained.info.finetuned_on, fingerprint))
+    featuriser = trained.info.featuriser.removesuffix(STANDARDISED)
+    featuriser += STANDARDISED if is_standardised(dataset.featuriser) else ""
+    info = replace(trained.info, finetuned_on=(*trained.info.finetuned_on, fingerprint), featuriser=featuriser)
     return replace(trained, info=info, encoder=classifier.encoder, weights=weights)
 
 

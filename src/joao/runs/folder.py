@@ -52,7 +52,7 @@ from joao.core.files import (
 from joao.core.registry import make_record
 from joao.data.dataset import as_bytes
 from joao.data.features import Features
-from joao.data.molecules import FEATURISER
+from joao.data.molecules import FEATURISER, is_standardised
 from joao.training.metrics import EpochMetrics
 
 FORMAT = 1
@@ -175,6 +175,11 @@ class RunInfo:
     finetuned_on: tuple[str, ...] = ()
     finished: bool = False
     format: int = FORMAT
+
+    @property
+    def standardised(self) -> bool:
+        """Whether the molecules that the encoder learned from were standardised, so that others should be."""
+        return is_standardised(self.featuriser)
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from joao.baselines.forests import molecule_columns
 from joao.core.errors import UserError, quantity, suggest
-from joao.data.dataset import Dataset
+from joao.data.dataset import Dataset, add_counts
 from joao.data.formats.smiles import Columns
-from joao.data.molecules import ReadOptions
 from joao.data.shards.writer import block_graphs
 from joao.data.sources import csv_header, warn_user
 from joao.runs.parts import open_sources
@@ -104,6 +103,7 @@ def neighbors(
     by: str = "encoder",
     smiles: str | None = None,
     identifiers: str | None = None,
+    standardise: bool | None = None,
     root: str | os.PathLike[str] | None = None,
     device: str = "auto",
     on_rows: Callable[[int], None] = lambda rows: None,
@@ -118,6 +118,7 @@ def neighbors(
         k: number of neighbours.
         by: ``encoder`` (cosine of the embeddings) or, for molecules, ``ecfp`` (Tanimoto of fingerprints).
         smiles, identifiers: columns of a table (detected if not given); also of a query in CSV that has them.
+        standardise: see :func:`joao.read`; None: as the molecules that the model learned from, not for ``ecfp``.
         root: folder of data sets.
         device: ``auto`` (a GPU if there is one), ``cpu`` or ``cuda``.
         on_rows: called with the number of rows of the library that were read, after each block.
@@ -133,7 +134,9 @@ def neighbors(
     if type(k) is not int or k < 1:
         raise UserError(f"neighbors: k must be a positive integer, got {k!r}.")
     space = _Space(by, None if by == "ecfp" else _load(model, device))
-    blocks = _Blocks(library, Columns(smiles, identifiers, ()), root, on_rows)
+    if standardise is None:
+        standardise = space.trained is not None and space.trained.info.standardised
+    blocks = _Blocks(library, Columns(smiles, identifiers, ()), root, standardise, on_rows)
     sources = [blocks]
     if query is None:
         queries, places, rows = _collect(blocks, space)
@@ -148,7 +151,7 @@ def neighbors(
     else:
         header = csv_header(query, root) if isinstance(query, str) else []
         columns = Columns(smiles if smiles in header else None, identifiers if identifiers in header else None, ())
-        sources.append(_Blocks(query, columns, root))
+        sources.append(_Blocks(query, columns, root, standardise))
         queries, _, rows = _collect(sources[1], space)
         about, exact = {}, True
 
@@ -165,6 +168,8 @@ def neighbors(
 
         found = _search(rows, parts_of_library(), k, space, forget)
     for each in sources:
+        if each.standardised is not None:
+            on_notice(f"{each.name}: {each.standardised}.")
         if each.num_failures:
             left_out = f"{each.num_failures} of {quantity(each.num_rows, 'rows')}"
             on_notice(f"{each.name}: {left_out} cannot be parsed and are left out.")
@@ -187,18 +192,21 @@ class _Blocks:
         source: Any,
         columns: Columns,
         root: str | os.PathLike[str] | None,
+        standardise: bool,
         on_rows: Callable[[int], None] = lambda rows: None,
     ) -> None:
-        self.sources = open_sources(source, columns, root)
+        self.sources = open_sources(source, columns, root, standardise=standardise)
         self.name = str(self.sources[0].path) if len(self.sources) == 1 else str(source)
         self.num_rows = self.num_failures = 0
+        self.standardised = add_counts(each.whole.standardised for each in self.sources if each.whole is not None)
         self.on_rows = on_rows
 
     def __iter__(self) -> Iterator[tuple[int, Dataset]]:
         """Yield the number of the first row and the graphs of each block."""
         for source in self.sources:
             for block in source.blocks(0, BLOCK_ROWS):
-                dataset = block_graphs(block, source.columns, ReadOptions())
+                dataset = block_graphs(block, source.columns, source.options)
+                self.standardised = add_counts([self.standardised, dataset.standardised])
                 first_row, self.num_rows = self.num_rows, self.num_rows + dataset.num_rows
                 self.num_failures += len(dataset.failures)
                 if len(dataset):

@@ -46,7 +46,7 @@ from joao.core.files import (
 from joao.core.processes import check_engine, in_order, map_on, ray_cluster
 from joao.core.provenance import versions
 from joao.data import Dataset, read
-from joao.data.dataset import as_bytes
+from joao.data.dataset import Standardised, add_counts, as_bytes
 from joao.data.formats import TABLE_SUFFIXES, detect_format
 from joao.data.formats.smiles import Columns, MoleculeTable
 from joao.data.molecules import ReadOptions, make_molecules
@@ -136,7 +136,8 @@ class Embedder:
         if self.column not in batch:
             raise UserError(f"no column {short_repr(self.column)}. Columns: {', '.join(batch)}.")
         texts = ["" if text is None or text != text else str(text) for text in batch[self.column]]
-        dataset = make_molecules("molecules", texts)
+        options = ReadOptions(standardise=self.trained.info.standardised)
+        dataset = make_molecules("molecules", texts, options=options)
         return {**batch, self.to: dataset.in_rows(_outputs(self.trained, dataset)["embedding"])}
 
 
@@ -150,6 +151,7 @@ def embed(
     device: str = "auto",
     smiles: str | None = None,
     identifiers: str | None = None,
+    standardise: bool | None = None,
     part_rows: int = PART_ROWS,
 ) -> NDArray[np.float32] | Parts:
     """Embed graphs on one machine or on a Ray cluster.
@@ -163,6 +165,7 @@ def embed(
         workers: number of processes, see :func:`joao.core.processes.map_on`.
         device: ``auto`` (a GPU if there is one), ``cpu`` or ``cuda``.
         smiles, identifiers: columns of a table (detected if not given).
+        standardise: see :func:`joao.read`; None: as the molecules that the model learned from.
         part_rows: rows per part.
 
     Returns:
@@ -175,25 +178,28 @@ def embed(
     """
     trained = load_run(model_path(model), device="cpu")
     options: dict[str, Any] = {"engine": engine, "workers": workers, "device": device, "part_rows": part_rows}
-    sources = open_sources(source, Columns(smiles, identifiers, ()))
+    standardise = trained.info.standardised if standardise is None else standardise
+    sources = open_sources(source, Columns(smiles, identifiers, ()), standardise=standardise)
     if out is not None:
         return write_parts(sources, trained, Path(out), **options)
     blocks = _blocks(sources, part_rows)
     with _device_of(engine, device) as kind:
-        compute = _RowsOf(trained, sources[0].columns, kind)
+        compute = _RowsOf(trained, sources[0].columns, sources[0].options, kind)
         found = in_order(map_on(engine, compute, blocks, workers, on_gpu=kind != "cpu"))
         return np.concatenate(list(found))
 
 
-def open_sources(source: Any, columns: Columns, root: str | os.PathLike[str] | None = None) -> list[BlockSource]:
+def open_sources(
+    source: Any, columns: Columns, root: str | os.PathLike[str] | None = None, *, standardise: bool = False
+) -> list[BlockSource]:
     """Open a source, a list of paths, or the tables in a folder, to be read one after the other in blocks."""
     if isinstance(source, list | tuple) and source and all(_is_file(each) for each in source):
         found: list[Any] = [*source]
     elif isinstance(source, str | os.PathLike):
         found = _tables_in(Path(source)) or [source]
     else:
-        found = [read(source)]
-    return [BlockSource(each, root, columns, ReadOptions()) for each in found]
+        found = [read(source, standardise=standardise)]
+    return [BlockSource(each, root, columns, ReadOptions(standardise=standardise)) for each in found]
 
 
 def _is_file(source: Any) -> bool:
@@ -210,6 +216,11 @@ def _tables_in(folder: Path) -> list[Path]:
 def load_model(path: str | Path, what: str) -> Model:
     """Load a model to ``embed`` or ``predict``, on the CPU: workers move it to their device."""
     return load_run(model_path(path), device="cpu") if what == "embed" else load_finetuned(Path(path), device="cpu")
+
+
+def encoder_of(model: Model) -> TrainedEncoder:
+    """The encoder of a model, which knows how its data were read."""
+    return model if isinstance(model, TrainedEncoder) else model.trained
 
 
 def write_parts(
@@ -247,7 +258,8 @@ def write_parts(
             done = _read_done(folder, stamp)
             computed, rows = 0, sum(part.rows for part in done.values())
             if expected is None or list(expected) != [done.get(number) for number in range(len(expected))]:
-                compute = _PartWriter(model, sources[0].columns, kind, folder.absolute(), stamp)
+                made = sources[0].columns, sources[0].options
+                compute = _PartWriter(model, *made, kind, folder.absolute(), stamp)
                 missing = _blocks(sources, part_rows, done)
                 for _, (number, part) in map_on(engine, compute, missing, workers, on_gpu=kind != "cpu"):
                     done[number], computed, rows = part, computed + 1, rows + part.rows
@@ -278,6 +290,7 @@ def _origin(sources: Sequence[BlockSource], model: Model, device: str, part_rows
         "what": "embed" if isinstance(model, TrainedEncoder) else "predict",
         "input": [[source.path.name, hashlib.sha256(source.stamp.encode()).hexdigest()] for source in sources],
         "model": model_hash(model),
+        **({"standardise": True} if sources[0].options.standardise else {}),
         "part_rows": part_rows,
         "device": device.partition(":")[0],
         "versions": {name: found[name] for name in ("joao", "torch", "rdkit") if name in found}
@@ -287,7 +300,7 @@ def _origin(sources: Sequence[BlockSource], model: Model, device: str, part_rows
 
 def model_hash(model: Model) -> str:
     """Hash of everything in a model that its outputs depend on."""
-    trained = model if isinstance(model, TrainedEncoder) else model.trained
+    trained = encoder_of(model)
     outputs = () if isinstance(model, TrainedEncoder) else (model.kind, model.classes, model.tasks)
     digest = hashlib.sha256(repr((trained.recipe.encoder, trained.info.features, outputs)).encode())
     modules = trained.encoder if isinstance(model, TrainedEncoder) else model.classifier
@@ -310,12 +323,12 @@ def _begin(folder: Path, origin: dict[str, Any]) -> list[Part] | None:
         manifest = parse_json(read_regular(path))
         if manifest["format"] > FORMAT:
             raise UserError(f"{path}: format {manifest['format']} is newer than this version of joao. Update joao.")
-        for key, value in origin.items():
-            before = manifest["made from"].get(key)
-            if before != value:
+        earlier = manifest["made from"]
+        for key in sorted(origin | earlier, key="standardise".__ne__):  # it also changes the hash of the input
+            if earlier.get(key) != origin.get(key):
+                before, now = short_repr(earlier.get(key)), short_repr(origin.get(key))
                 raise UserError(
-                    f"{folder}: was started with another {key}: {short_repr(before)}, now {short_repr(value)}. "
-                    "Choose another folder."
+                    f"{folder}: was started with another {key}: {before}, now {now}. Choose another folder."
                 )
         return [Part(**each) for each in manifest["parts"]] if manifest["complete"] else None
 
@@ -360,8 +373,8 @@ def _blocks(sources: Sequence[BlockSource], size: int, done: Container[int] = ()
 class _RowsOf:
     """Computes the embeddings of a block ``(rows, d)``, NaN for failures; other processes get a copy with the model."""
 
-    def __init__(self, model: Model, columns: Columns, device: str) -> None:
-        self.model, self.columns, self.device = model, columns, device
+    def __init__(self, model: Model, columns: Columns, options: ReadOptions, device: str) -> None:
+        self.model, self.columns, self.options, self.device = model, columns, options, device
 
     def __call__(self, block: Block) -> Any:
         dataset, outputs = self.compute(block)
@@ -373,7 +386,7 @@ class _RowsOf:
         threads = torch.get_num_threads()
         torch.set_num_threads(1)  # sums of several threads round differently
         try:
-            dataset = block_graphs(block.content, self.columns, ReadOptions())
+            dataset = block_graphs(block.content, self.columns, self.options)
             return dataset, _outputs(self.model, dataset)
         finally:
             torch.set_num_threads(threads)
@@ -382,13 +395,15 @@ class _RowsOf:
 class _PartWriter(_RowsOf):
     """Writes the part of a block, and returns its number and entry."""
 
-    def __init__(self, model: Model, columns: Columns, device: str, folder: Path, stamp: str) -> None:
-        super().__init__(model, columns, device)
+    def __init__(
+        self, model: Model, columns: Columns, options: ReadOptions, device: str, folder: Path, stamp: str
+    ) -> None:
+        super().__init__(model, columns, options, device)
         self.folder, self.stamp = folder, stamp
 
     def __call__(self, block: Block) -> tuple[int, Part]:
         dataset, outputs = self.compute(block)
-        trained = self.model if isinstance(self.model, TrainedEncoder) else self.model.trained
+        trained = encoder_of(self.model)
         failures = [
             [each.line or each.row + block.first_row, each.name, each.text, each.reason] for each in dataset.failures
         ]
@@ -399,6 +414,7 @@ class _PartWriter(_RowsOf):
             "failures": failures,
             "unknown_labels": trained.info.features.unknown_labels(dataset) if len(dataset) else 0,
             "notices": dataset.notices,
+            **({"standardised": dataset.standardised} if dataset.standardised is not None else {}),
         }
         path = self.folder / _part_name(block.number)
         write_file(path, [to_parquet(outputs, dataset, block.first_row, {"joao": json.dumps(about)})])
@@ -443,6 +459,10 @@ def _finish(folder: Path, origin: dict[str, Any], parts: list[Part], computed: i
         notices |= dict.fromkeys(_about(folder / part.file)["notices"])
         if len(notices) >= _MOST_NOTICES:
             break
+    if computed and origin.get("standardise"):
+        abouts = (_about(folder / part.file) for part in parts)
+        counts = add_counts(Standardised(*about["standardised"]) for about in abouts if "standardised" in about)
+        notices = {f"{folder}: {counts}.": None, **notices} if counts is not None else notices
     rows, failures = first_row, sum(part.failures for part in parts)
     made = {"rows": rows, "failures": failures, "parts": [asdict(part) for part in parts]}
     write_json(folder / MANIFEST, {"format": FORMAT, "complete": True, "made from": origin, **made})

@@ -132,3 +132,16 @@ def test_rdkit_molecules(sdf):
         [*molecules()] * 3, [0, 1] * 10 + [0]
     )
     assert model.predict_proba([molecule]).shape == (1, 2)
+
+
+def test_latin_1_is_read_line_by_line(sdf, tmp_path):
+    text = sdf.read_text().replace("m2\n", "Säure µ\n").replace("several\n", "größer\n")
+    paths = [tmp_path / f"{name}.sdf" for name in ("latin", "utf", "both")]
+    paths[0].write_bytes(text.encode("latin-1"))
+    paths[1].write_bytes(text.encode())
+    paths[2].write_bytes(text.replace("m3\n", "日本\n").encode().replace("Säure µ".encode(), b"S\xe4ure \xb5"))
+    latin, utf, both = map(joao.read, paths)
+    assert latin.graph_names == utf.graph_names
+    assert latin.graph_names[2] == both.graph_names[2] == "Säure µ"
+    assert both.graph_names[3] == "日本"
+    assert latin.smiles == utf.smiles == both.smiles == joao.read(sdf).smiles

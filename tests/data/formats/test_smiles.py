@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import joao
 from joao.core.errors import UserError
-from joao.data.formats.smiles import Columns, MoleculeTable, read_molecule_table
+from joao.data.formats.smiles import Columns, MoleculeTable, iterate_molecule_table, read_molecule_table
 from tests.data.refusals import assert_told, refused
 
 ROOT = os.environ.get("JOAO_DATA")
@@ -146,7 +147,7 @@ def test_smi_file_with_a_header_has_tasks(write):
         ("smiles,y\n", ()),
         ("CCO,1\nC,0\n", (1, "CCO, 1", "'smiles'", ".smi")),
         ("smiles,y,y\nC,1,1\n", (1, "'y'")),
-        ("smiles,y\nC,1\nO\n", (3, 1, 2)),
+        ('smiles,y,z\nC,1,2\n"O\nN",1\n', (4, 2, 3)),
         ("smiles,y\nC,1\n\nO,1,2\n", (4, 3, 2)),
         ('smiles,y\nC,"1"x\n', (2, "','")),
         (b"smiles,y\nC,\xff\n", (2, "UTF-8", "0xff")),
@@ -155,6 +156,27 @@ def test_smi_file_with_a_header_has_tasks(write):
 def test_errors_name_the_line(write, text, values):
     with refused("tox.csv", *values):
         read_molecule_table(write(text))
+
+
+def test_short_rows_are_filled_up_and_empty_cells_beyond_the_header_dropped(write):
+    path = write("smiles,y,id,note\r\nC,1,a,x\r\nO,2\r\nN,3,c,,,\r\nF,4,d\r\n")
+    table = read_molecule_table(path)
+    assert (table.smiles, table.identifiers, cells(table)) == (
+        ("C", "O", "N", "F"),
+        ("a", "line 3", "c", "d"),
+        [[1], [2], [3], [4]],
+    )
+    assert table.short_lines == (3, 5)
+    notices = joao.read(path).notices
+    assert_told(notices[0], "2 rows", "line 3")
+    assert [piece.short_lines for piece in iterate_molecule_table(path, 2)] == [(3,), (5,)]
+    assert not any("filled" in notice for notice in joao.read(write("smiles,y\nC,1,\n")).notices)
+
+
+def test_decimal_commas_are_named(write):
+    table = read_molecule_table(write("smiles;y;z\nC;;1\nO;-2,5;2\n"))
+    assert table.tasks == ("z",)
+    assert_told(table.rejected["y"], "line 3", "-2,5", "point")
 
 
 @pytest.mark.parametrize("num_before", [1, 3000])
@@ -195,8 +217,7 @@ def test_other_files_are_rejected(write, tmp_path):
         read_molecule_table(write("C", "tox.mol2"))
     with refused("gone.csv"):
         read_molecule_table(tmp_path / "gone.csv")
-    with refused("some.smi", 3, 1, 2):
-        read_molecule_table(write("smiles id\nC 1\nO\n", "some.smi"))
+    assert read_molecule_table(write("smiles id\nC 1\nO\n", "some.smi")).identifiers == ("1", "line 3")
 
 
 @pytest.mark.parametrize("name", ["tox.csv.gz", "tox.csv.xz"])

@@ -231,7 +231,7 @@ def _pack(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Array]]:
     for name, column in zip(Failure._fields, zip(*dataset.failures, strict=True), strict=False):
         key = f"failures_{name}"
         arrays |= {key: _narrow(np.array(column))} if name in ("row", "line") else _text_arrays(key, column)
-    about = {name: value for name, value in values.items() if name not in (*given, *_TEXTS, "failures")}
+    about = {name: value for name, value in values.items() if name not in (*given, *_TEXTS, "failures", "standardised")}
     about["name"] = dataset.name.encode(errors="replace").decode()  # that of a file may have bytes that are not UTF-8
     counts = {"graphs": len(dataset), "nodes": dataset.num_nodes, "edges": dataset.num_edges}
     types = {name: array.dtype.str for name, array in given.items()}

@@ -1,6 +1,7 @@
 """Structure-data files: ``.sdf``, optionally with ``.gz``. Each record is a row of a table of molecules.
 
-The structure becomes RDKit's SMILES, the first line of a record its ``title``, and every property a column.
+The structure becomes RDKit's SMILES, the first line of a record its ``title``, and every property a column. Many
+programs write Latin-1, so lines that are not UTF-8 are read as such.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def sdf_records(path: Path, with_values: bool = True) -> Iterator[Record]:
     """Read the records of a file; ``with_values`` False leaves all values of properties empty."""
     record, name = Record(1, [], {}), None
     in_structure, number = True, 0
-    for number, text in enumerate(text_lines(path), 1):
+    for number, text in enumerate(text_lines(path, or_latin_1=True), 1):
         line = text.rstrip("\r\n")
         if line.startswith(END):
             yield record

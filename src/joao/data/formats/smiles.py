@@ -12,6 +12,7 @@ If the first line of a ``.smi`` file is a header, its columns are treated like t
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.core.errors import UserError, join_names, short_repr, suggest
+from joao.core.errors import UserError, join_names, quantity, short_repr, suggest
 from joao.core.files import import_parquet, open_parquet
 from joao.data.dataset import Dataset
 from joao.data.formats import TABLE_SUFFIXES
@@ -38,7 +39,9 @@ SMILES_NAMES = (
 IDENTIFIER_NAMES = (
     "id", "mol_id", "molid", "molecule_id", "compound_id", "cmpd_id", "identifier", "chembl_id", "molecule_chembl_id",
     "zinc_id", "cid", "name", "mol_name", "compound_name", "names", "title", "index",
+    "molecule_name", "sample_id", "substance_id",
 )  # fmt: skip
+_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 _EMPTY = ("", "na", "n/a", "nan", "null", "none", "?")
 _ROWS_PER_CHUNK = 1024
 _LARGEST = float(np.finfo(np.float32).max)
@@ -107,6 +110,11 @@ def table_graphs(table: MoleculeTable, columns: Columns, options: ReadOptions) -
         f"{table.name}: column {short_repr(column)} is not used as a task: {reason}."
         for column, reason in table.rejected.items()
     ]
+    if table.short_lines:
+        notices.append(
+            f"{table.name}: {quantity(len(table.short_lines), 'rows')} with fewer cells than the header: filled up "
+            f"with empty cells. The first: line {table.short_lines[0]}."
+        )
     not_numeric = [column for column in table.ignored if column not in table.rejected]
     if not_numeric and columns.tasks is None:
         notices.append(f"{table.name}: columns without numbers are ignored: {join_names(not_numeric, 20)}.")
@@ -138,6 +146,7 @@ class MoleculeTable:
         ignored: names of the ignored columns.
         rejected: for columns that are numeric up to some line, what that line contains.
         reasons: why a structure has no SMILES, by line.
+        short_lines: lines with fewer cells than the header; the cells that they lack are empty.
     """
 
     name: str
@@ -149,6 +158,7 @@ class MoleculeTable:
     ignored: tuple[str, ...] = ()
     rejected: Mapping[str, str] = field(default_factory=dict)
     reasons: Mapping[int, str] = field(default_factory=dict)
+    short_lines: tuple[int, ...] = ()
 
 
 def read_molecule_table(path: Path, columns: Columns = DETECT_COLUMNS) -> MoleculeTable:
@@ -322,12 +332,13 @@ class _Reader:
         self.labels: dict[int, list[NDArray[np.float32]]] = {}
         self.rejected: dict[str, str] = {}
         self.lines: list[NDArray[np.int64]] = []
+        self.short_lines: list[int] = []
         self.num_dropped = 0
 
     def drop_rows(self) -> None:
         """Forget the rows read so far, but not the roles of the columns."""
         self.num_dropped += len(self.smiles)
-        self.smiles, self.identifiers, self.lines = [], [], []
+        self.smiles, self.identifiers, self.lines, self.short_lines = [], [], [], []
         self.labels = {number: [] for number in self.labels}
 
     def tasks(self) -> dict[int, str]:
@@ -339,11 +350,9 @@ class _Reader:
         return tuple(self.names[number] or f"column {number + 1}" for number in sorted(left_out))
 
     def add(self, rows: list[Row]) -> None:
+        if {len(row) for _, row in rows} != {len(self.names)}:
+            rows = [(line, self._fit(line, row)) for line, row in rows]
         lines, cells = zip(*rows, strict=True)
-        width = len(self.names)
-        if {*map(len, cells)} != {width}:
-            line, row = next((line, row) for line, row in rows if len(row) != width)
-            raise UserError(f"{self.path}:{line}: {len(row)} cells, expected {width} as in the header.")
         self.lines.append(np.array(lines))
         by_column = list(zip(*cells, strict=True))
         for number in tuple(self.roles.may_be_tasks):
@@ -352,13 +361,26 @@ class _Reader:
         if self.roles.identifiers is not None:
             self.identifiers += map(str.strip, by_column[self.roles.identifiers])
 
+    def _fit(self, line: int, row: list[str]) -> list[str]:
+        """Drop empty cells beyond the header, and fill up a short row, as spreadsheets and pandas do."""
+        width = len(self.names)
+        # A cell of several lines in a row of the wrong length is probably the result of a stray quotation mark.
+        if any(map(str.strip, row[width:])) or (len(row) < width and any("\n" in cell for cell in row)):
+            raise UserError(f"{self.path}:{line}: {len(row)} cells, expected {width} as in the header.")
+        if len(row) < width:
+            self.short_lines.append(line)
+        return [*row[:width], *[""] * (width - len(row))]
+
     def _add_labels(self, number: int, cells: Sequence[str], lines: Sequence[int]) -> None:
         """Add the numbers of a task. A column that is not numeric is ignored from now on, unless the user named it."""
         if number not in self.labels:
-            first = next((cell for cell in cells if not _is_empty(cell)), None)
+            first = next(((line, cell) for line, cell in zip(lines, cells, strict=True) if not _is_empty(cell)), None)
             if first is None:
                 return
-            if not self.is_given and _number(first) is None:
+            if not self.is_given and _number(first[1]) is None:
+                if _DECIMAL_COMMA.fullmatch(first[1].strip()):
+                    reason = f"line {first[0]} has {short_repr(first[1])}. Write a decimal point"
+                    self.rejected[self.names[number]] = reason
                 self._ignore(number)
                 return
             self.labels[number] = [np.full(len(self.smiles), np.nan, dtype=np.float32)]
@@ -401,6 +423,7 @@ class _Reader:
             ignored=ignored,
             rejected=self.rejected,
             reasons={line: self.reasons[line] for line in lines.tolist() if line in self.reasons},
+            short_lines=tuple(self.short_lines),
         )
 
 

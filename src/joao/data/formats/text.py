@@ -138,17 +138,27 @@ def _check_place(path: Path, member: zipfile.ZipInfo) -> None:
 MAX_LINE_BYTES = 1 << 28  # bytes
 
 
-def text_lines(path: Path) -> Iterator[str]:
-    """Read the lines of a text file, optionally ``.gz`` or ``.xz``, with their line ends, without byte-order mark."""
+def text_lines(path: Path, *, or_latin_1: bool = False) -> Iterator[str]:
+    """Read the lines of a text file, optionally ``.gz`` or ``.xz``, with their line ends, without byte-order mark.
+
+    Lines are UTF-8; with ``or_latin_1``, a line that is not is decoded as Latin-1 instead.
+    """
     number = 0
     try:
         with open_file(path) as stream:
             for number, line in enumerate(iter(partial(stream.readline, MAX_LINE_BYTES), b""), 1):
                 if len(line) == MAX_LINE_BYTES:
                     raise UserError(f"{path}:{number}: the line is longer than {MAX_LINE_BYTES >> 20} MB.")
-                yield line.decode("utf-8" if number > 1 else "utf-8-sig")
+                try:
+                    yield line.decode("utf-8" if number > 1 else "utf-8-sig")
+                except UnicodeDecodeError:
+                    if not or_latin_1:
+                        raise
+                    yield line.decode("latin-1")
     except UnicodeDecodeError as error:
-        raise UserError(f"{path}:{number}: not valid UTF-8 (byte {error.object[error.start]:#x}).") from error
+        raise UserError(
+            f"{path}:{number}: not valid UTF-8 (byte {error.object[error.start]:#x}). Save the file as UTF-8."
+        ) from error
     except READ_ERRORS as error:
         raise UserError(f"{path}: cannot be read ({error}).") from error
 

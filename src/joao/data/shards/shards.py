@@ -74,6 +74,7 @@ class Shards:
         self.folder, self.index, self.facts = folder, index, index.facts
         self.name, self.notices = index.name, index.notices
         self.kind, self.featuriser = index.facts.kind, index.facts.featuriser
+        self.standardised = None  # what it changed is in the notices
         self.label_values, self.attribute_facts = index.facts.label_values, index.facts.attributes
         own = [each.fingerprint for each in index.shards]
         self.fingerprint = own[0] if len(own) == 1 else hashlib.sha256(" ".join(own).encode()).hexdigest()[:16]

@@ -19,14 +19,21 @@ import numpy as np
 
 from joao.core.errors import UserError
 from joao.core.files import already_exists, make_folder, open_regular, user_error_on_os_error, write_file, write_json
-from joao.data.dataset import Dataset, as_bytes, concatenate_datasets, sizes_to_offsets
+from joao.data.dataset import (
+    Dataset,
+    Standardised,
+    add_counts,
+    as_bytes,
+    concatenate_datasets,
+    sizes_to_offsets,
+)
 from joao.data.formats import FileFormat, detect_format, known_suffix, packed
 from joao.data.formats.smiles import Columns, MoleculeTable, no_molecules_message, table_graphs
-from joao.data.molecules import ReadOptions, featuriser_version
+from joao.data.molecules import ReadOptions, featuriser_version, standardised_notice
 from joao.data.names import resolve_path
 from joao.data.shards.index import FAILURES, INDEX, OFFSETS, Facts, Index, ShardInfo, is_shard_store, shard_name
 from joao.data.shards.shards import Shards
-from joao.data.sources import read_path
+from joao.data.sources import check_standardised, read_path
 from joao.data.validation import is_unicode
 
 SHARD_GRAPHS = 1 << 17
@@ -58,9 +65,12 @@ class BlockSource:
             self._before = self._size_and_time()
             with user_error_on_os_error(self.path, "cannot be read"), open_regular(self.path) as stream:
                 content = hashlib.file_digest(stream, "sha256").hexdigest()
-            self.stamp = f"{content} {columns} {featuriser_version() if self.format.has_columns else ''}"
+            converted_by = featuriser_version(options.standardise) if self.format.has_columns else ""
+            self.stamp = f"{content} {columns} {converted_by}"
         else:
             self.whole = self.whole or read_path(self.path, columns, options)
+            if options.standardise:
+                check_standardised(self.whole)
             self.stamp = f"{self.whole.fingerprint} {len(self.whole)}"
 
     def blocks(self, rows: int, size: int) -> Iterator[MoleculeTable | Dataset]:
@@ -115,8 +125,15 @@ class BlockSource:
 
 
 def block_graphs(block: MoleculeTable | Dataset, columns: Columns, options: ReadOptions) -> Dataset:
-    """Convert the molecules of a block; the result may be empty."""
-    return block if isinstance(block, Dataset) else table_graphs(block, columns, options)
+    """Convert the molecules of a block; the result may be empty.
+
+    What standardisation changed is for the caller to add up, so that there is one notice for all blocks.
+    """
+    if isinstance(block, Dataset):
+        return block
+    dataset = table_graphs(block, columns, options)
+    own = standardised_notice(dataset)
+    return replace(dataset, notices=tuple(each for each in dataset.notices if each not in own))
 
 
 def slice_rows(dataset: Dataset, first: int, last: int) -> Dataset:
@@ -124,7 +141,7 @@ def slice_rows(dataset: Dataset, first: int, last: int) -> Dataset:
     rows = dataset.rows
     inside = np.flatnonzero((rows >= first) & (rows < last))
     failures = tuple(each._replace(row=each.row - first) for each in dataset.failures if first <= each.row < last)
-    part = dataset.subset(inside)
+    part = replace(dataset.subset(inside), standardised=None)  # the counts are those of all rows
     return replace(part, row_of_graph=rows[inside] - first, failures=failures) if failures else part
 
 
@@ -142,7 +159,7 @@ class ShardWriter:
     """
 
     def __init__(self, folder: Path, name: str, origin: str) -> None:
-        self.folder = folder
+        self.folder, self.standardised = folder, list[Standardised | None]()
         self.index = Index(name, complete=False, facts=None, notices=(), origin=origin, offsets="", shards=())
         if is_shard_store(folder):
             earlier = Index.read(folder)
@@ -168,6 +185,7 @@ class ShardWriter:
     def add(self, dataset: Dataset, source: int, rows: int) -> None:
         """Write the graphs of ``dataset``, read from ``rows`` rows of ``source``, as the next shard."""
         notices = tuple(dict.fromkeys((*self.index.notices, *dataset.notices)))
+        self.standardised.append(dataset.standardised)
         dataset = replace(dataset, notices=())
         path = self.folder / shard_name(len(self.index.shards))
         try:
@@ -201,7 +219,9 @@ class ShardWriter:
                     yield offsets
 
         write_file(self.folder / OFFSETS, content())
-        self.index = replace(self.index, complete=True, offsets=digest.hexdigest())
+        counts = add_counts(self.standardised)  # without the shards of an interrupted call
+        notices = self.index.notices if counts is None else (*self.index.notices, f"{self.index.name}: {counts}.")
+        self.index = replace(self.index, complete=True, offsets=digest.hexdigest(), notices=notices)
         self._write_index()
         return Shards(self.folder)
 
