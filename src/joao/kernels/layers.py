@@ -225,8 +225,8 @@ class _ReluNorm(torch.autograd.Function):
         from joao.kernels import _triton
 
         z, keep = z.contiguous(), keep.contiguous()
-        y, means, variances = _triton.normalise(z, bias, keep, scale, shift, eps, floor)
-        ctx.save_for_backward(z, bias, keep, scale, means, variances)
+        y, means, variances, counts = _triton.normalise(z, bias, keep, scale, shift, eps, floor)
+        ctx.save_for_backward(z, bias, keep, scale, means, variances, counts)
         ctx.eps, ctx.floor = eps, floor
         ctx.mark_non_differentiable(means, variances)
         return y, means, variances
@@ -235,12 +235,12 @@ class _ReluNorm(torch.autograd.Function):
     def backward(ctx: Any, dy: Tensor, *_: None) -> tuple[Tensor | None, ...]:
         from joao.kernels import _triton
 
-        z, bias, keep, scale, means, variances = ctx.saved_tensors
+        z, bias, keep, scale, means, variances, counts = ctx.saved_tensors
         # The kernel also adds gradients of sums over graphs; here there are none: one graph with gradient 0.
         nothing = z.new_zeros(len(z), 1, z.shape[2])
         one_graph = keep.new_zeros(z.shape[1], dtype=torch.long)
         dz, d_scale, d_shift, d_bias = _triton.normalise_backward(
-            dy, nothing, one_graph, z, bias, keep, scale, means, variances, ctx.eps, ctx.floor
+            dy, nothing, one_graph, z, bias, keep, scale, means, variances, counts, ctx.eps, ctx.floor
         )
         return dz, d_bias, None, d_scale, d_shift, None, None
 
@@ -344,10 +344,10 @@ class _GinLayer(torch.autograd.Function):
             summed = _triton.neighbour_sum(x, views, dtype, room=weight_1.shape[1])
             hidden = _triton.add_and_relu(summed.flatten(0, 1) @ weight_1.T, bias_1)
             z = (hidden @ weight_2.T).view(*x.shape[:2], -1)
-            y, means, variances = _triton.normalise(z, bias_2, views.keep, scale, shift, eps)
+            y, means, variances, counts = _triton.normalise(z, bias_2, views.keep, scale, shift, eps)
             y = y[..., :width]
             pooled = _triton.graph_sum(y, views.first_node)
-        ctx.save_for_backward(summed, hidden, z, means, variances, weight_1, weight_2, bias_2, scale)
+        ctx.save_for_backward(summed, hidden, z, means, variances, counts, weight_1, weight_2, bias_2, scale)
         ctx.views, ctx.eps, ctx.num_inputs, ctx.hidden_width = views, eps, x.shape[2], len(bias_1)
         means, variances = means[:, :width], variances[:, :width]
         ctx.mark_non_differentiable(means, variances)
@@ -358,10 +358,20 @@ class _GinLayer(torch.autograd.Function):
     def backward(ctx: Any, dy: Tensor | None, d_pooled: Tensor, *_: None) -> tuple[Tensor | None, ...]:
         from joao.kernels import _triton
 
-        summed, hidden, z, means, variances, weight_1, weight_2, bias_2, scale = ctx.saved_tensors
+        summed, hidden, z, means, variances, counts, weight_1, weight_2, bias_2, scale = ctx.saved_tensors
         views: PaddedViews = ctx.views
         dz, d_scale, d_shift, d_bias_2 = _triton.normalise_backward(
-            dy, d_pooled.contiguous(), views.graph_of_node, z, bias_2, views.keep, scale, means, variances, ctx.eps
+            dy,
+            d_pooled.contiguous(),
+            views.graph_of_node,
+            z,
+            bias_2,
+            views.keep,
+            scale,
+            means,
+            variances,
+            counts,
+            ctx.eps,
         )
         dz = dz.flatten(0, 1)
         d_hidden, d_bias_1 = _triton.relu_backward(dz @ weight_2, hidden)

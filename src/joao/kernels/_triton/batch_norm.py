@@ -63,8 +63,10 @@ class Gradients(NamedTuple):
 
 def normalise(
     z: Tensor, bias: Tensor, keep: Tensor, scale: Tensor, shift: Tensor, eps: float, floor: float = 0.0
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Normalise max(z + bias, floor) over the kept nodes of each view: ``(V, N, d)``; also means and variances.
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Normalise max(z + bias, floor) over the kept nodes of each view: ``(V, N, d)``.
+
+    Also returns means and variances ``(V, d)``, and the numbers of kept nodes ``(V,)``.
 
     ``bias``, ``scale`` and ``shift`` are ``(d,)``, shared by all views, or ``(V, d)``. If they are shorter than the rows
     of ``z``, the other columns are padding: 0 in ``z`` and in the results, here and in the backward pass.
@@ -74,16 +76,17 @@ def normalise(
     blocks, tile = triton.cdiv(width, columns), {"ROWS": ROWS, "COLUMNS": columns}
     of_parts = *torch.empty(2, num_views, parts, width, device=z.device), torch.empty(num_views, parts, device=z.device)
     means, variances = torch.empty(2, num_views, width, device=z.device)
+    counts = torch.empty(num_views, device=z.device)
     y = torch.empty_like(z)
     inputs = Inputs(z, bias, view_stride(bias), keep, floor, num_nodes, width, bias.shape[-1])
     _moments[(num_views, parts, blocks)](inputs, *of_parts, parts, rows_of_part, **tile)
     _combine_moments[(num_views, blocks)](
-        *of_parts, means, variances, parts, width, COLUMNS=columns, PARTS=triton.next_power_of_2(parts)
+        *of_parts, means, variances, counts, parts, width, COLUMNS=columns, PARTS=triton.next_power_of_2(parts)
     )
     _normalise[(num_views, triton.cdiv(num_nodes, ROWS), blocks)](
         inputs, Statistics(means, variances, eps), scale, shift, view_stride(scale), y, **tile
     )
-    return y, means, variances
+    return y, means, variances, counts
 
 
 def normalise_backward(
@@ -96,6 +99,7 @@ def normalise_backward(
     scale: Tensor,
     means: Tensor,
     variances: Tensor,
+    counts: Tensor,
     eps: float,
     floor: float = 0.0,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -117,7 +121,6 @@ def normalise_backward(
     sums, totals = sum_parts(partial)
     dz = torch.empty_like(z)
     bias_parts = torch.empty(1, num_views, parts, width, device=z.device)
-    counts = keep.sum(1, dtype=torch.float32)
     _normalise_backward[grid](
         *values, scale, view_stride(scale), (*sums, counts), dz, bias_parts, parts, rows_of_part, **tile
     )
@@ -191,7 +194,16 @@ def _moments(inputs, part_means, part_squares, counts, parts, rows_of_part, ROWS
 
 @triton.jit
 def _combine_moments(
-    part_means, part_squares, counts, means, variances, parts, width, COLUMNS: tl.constexpr, PARTS: tl.constexpr
+    part_means,
+    part_squares,
+    part_counts,
+    means,
+    variances,
+    counts,
+    parts,
+    width,
+    COLUMNS: tl.constexpr,
+    PARTS: tl.constexpr,
 ):
     """Mean and variance of a view from those of its parts (the parallel form of Welford's update)."""
     view = tl.program_id(0).to(tl.int64)
@@ -199,7 +211,7 @@ def _combine_moments(
     each = tl.arange(0, PARTS)
     valid = (each < parts)[:, None] & inside[None, :]
     at = (view * parts + each[:, None]) * width + column[None, :]
-    count = tl.load(counts + view * parts + each, mask=each < parts, other=0.0)
+    count = tl.load(part_counts + view * parts + each, mask=each < parts, other=0.0)
     of_part = tl.load(part_means + at, mask=valid, other=0.0)
     total = tl.maximum(tl.sum(count, 0), 1.0)
     mean = tl.sum(of_part * count[:, None], 0) / total
@@ -208,6 +220,7 @@ def _combine_moments(
     squares = tl.sum(tl.load(part_squares + at, mask=valid, other=0.0) + off * off * count[:, None], 0)
     tl.store(means + view * width + column, mean, mask=inside)
     tl.store(variances + view * width + column, squares / total, mask=inside)
+    tl.store(counts + view, total)  # the same in every program of the view
 
 
 @triton.jit
