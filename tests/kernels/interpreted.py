@@ -29,7 +29,9 @@ from joao.kernels.layers import graph_max as plain_graph_max
 from joao.kernels.layers import graph_sum as plain_graph_sum
 from joao.kernels.layers import neighbour_sum as plain_neighbour_sum
 from joao.kernels.layers import relu_norm as plain_relu_norm
+from joao.kernels.nt_xent import _NtXent
 from joao.kernels.svm_dual import SvmProblems, plain_solve_duals
+from joao.objectives import NtXent
 from joao.training.fast.batches import PaddedStore
 
 GRAPHS = torch.tensor([3, 5, 17, 100])
@@ -200,6 +202,24 @@ def molecule_sums_bf16():
     molecule_sums(torch.bfloat16, 0.02)
 
 
+def nt_xent():
+    for size, width in ((2, 3), (37, 1500)):
+        first, second = torch.randn(2, size, width, generator=DRAW)
+        second += first
+        first[1] = 0  # has no direction
+        first, second = (each.requires_grad_() for each in (first, second))
+        for temperature, positive in ((0.2, False), (1.5, True)):
+            objective = NtXent(temperature, positive_in_denominator=positive)
+            expected = objective(first.double(), second.double())
+            found = _NtXent.apply(first, second, temperature, positive)
+            one, other = (torch.autograd.grad(3 * each, (first, second)) for each in (found, expected))
+            close([found, *one], [expected, *other], 1e-5)
+    for bad in (torch.nan, torch.inf, 1e30):
+        spoilt = first.detach().clone()
+        spoilt[0, 0] = bad
+        assert _NtXent.apply(spoilt, second, 0.2, False).isnan() and NtXent()(spoilt, second).isnan()
+
+
 def svm_dual():
     x = torch.randn(2, 40, 3, generator=DRAW)
     kernels = torch.exp(-torch.cdist(x, x).square() / 3)
@@ -222,6 +242,6 @@ def close(found, expected, tolerance):
 if __name__ == "__main__":
     torch.set_num_threads(1)
     cases = copy_graphs, rank_within_groups, first_passage, gin_layer, gin_layer_bf16, sums, sums_bf16
-    cases += relu_norm, batch_norm, relu_norm_bf16, molecule_sums, molecule_sums_bf16, svm_dual
+    cases += nt_xent, relu_norm, batch_norm, relu_norm_bf16, molecule_sums, molecule_sums_bf16, svm_dual
     {each.__name__: each for each in cases}[sys.argv[1]]()
     sys.stdout.write(f"{sys.argv[1]}: equal\n")
