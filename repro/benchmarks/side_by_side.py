@@ -52,7 +52,8 @@ def measure_workload(workload: Workload, plan: Plan, device: torch.device) -> di
     """Measure floors, epochs and rivals in turns, then the parts of a step in turns."""
     rows, views = _own_rows(workload, plan, device)
     fast, no_fast = _fast_rows(workload, plan, device)
-    rivals, absent = {}, {}
+    rivals: dict[str, Row] = {}
+    absent: dict[str, str] = {}
     if workload.is_mixed:
         absent = dict.fromkeys(("floors", "rivals", "parts"), f"has no precision {workload.precision}")
     elif plan.rivals:

@@ -309,7 +309,7 @@ ALIGNMENT = 8
 
 
 def padded_width(width: int, dtype: torch.dtype) -> int:
-    """Columns with which a matrix of ``width`` columns is stored: a multiple of :data:`ALIGNMENT` for 16-bit numbers."""
+    """Columns to store for a matrix of ``width`` columns: a multiple of :data:`ALIGNMENT` for 16-bit numbers."""
     return math.ceil(width / ALIGNMENT) * ALIGNMENT if dtype.itemsize == 2 else width
 
 

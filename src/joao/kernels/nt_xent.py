@@ -35,9 +35,7 @@ class _NtXent(torch.autograd.Function):
     """The gradient of the cosines is computed with the losses, in the memory of the cosines."""
 
     @staticmethod
-    def forward(
-        ctx: Any, first: Tensor, second: Tensor, temperature: float, positive_in_denominator: bool
-    ) -> Tensor:
+    def forward(ctx: Any, first: Tensor, second: Tensor, temperature: float, positive_in_denominator: bool) -> Tensor:
         from joao.kernels import _triton
 
         with torch.autocast(first.device.type, enabled=False):

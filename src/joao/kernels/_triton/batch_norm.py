@@ -68,8 +68,8 @@ def normalise(
 
     Also returns means and variances ``(V, d)``, and the numbers of kept nodes ``(V,)``.
 
-    ``bias``, ``scale`` and ``shift`` are ``(d,)``, shared by all views, or ``(V, d)``. If they are shorter than the rows
-    of ``z``, the other columns are padding: 0 in ``z`` and in the results, here and in the backward pass.
+    ``bias``, ``scale`` and ``shift`` are ``(d,)``, shared by all views, or ``(V, d)``. If they are shorter than the
+    rows of ``z``, the other columns are padding: 0 in ``z`` and in the results, here and in the backward pass.
     """
     num_views, num_nodes, width = z.shape
     columns, (parts, rows_of_part) = tile_width(width), split_rows(num_nodes, ROWS)

@@ -11,7 +11,7 @@ COLUMNS = 1024  # of a vector that are read at once
 
 
 def unit_vectors(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-    """Scale the rows of two ``(B, d)`` to length 1, ``(2, B, d)``; also return what they were divided by, ``(2, B)``."""
+    """Scale the rows of two ``(B, d)`` to length 1, ``(2, B, d)``; also return the divisors, ``(2, B)``."""
     num_rows, width = first.shape
     units, norms = first.new_empty(2, num_rows, width), first.new_empty(2, num_rows)
     columns = min(COLUMNS, triton.next_power_of_2(width))
