@@ -125,7 +125,7 @@ def gin_layer_bf16():
         found = torch.autograd.grad(pooled, parameters, upstream.to(pooled.dtype))
         assert {each.dtype for each in found} == {torch.float32}
         close([means, variances, y * keep], [expected.means, expected.variances, expected.x * keep], 0.02)
-        close(found, wanted, 0.05)
+        close(found, wanted, 0.1)  # the interpreter cuts off digits where a GPU rounds: twice the error
         made.append([y * keep, pooled, means, variances, *found])
     close(*made, 1e-6)
 
