@@ -106,3 +106,11 @@ def test_only_the_heads_of_the_drawn_pair_learn(embeddings, as_tensors):
         changed = {number for number in range(4) if not torch.equal(before[number], after[number])}
         assert changed == set(pair)
         before = after
+
+
+@pytest.mark.parametrize("name", [name for name, kind in HEADS.items() if kind.shared])
+def test_shared_heads_project_stacked_views_as_single_ones(name):
+    # What a GPU does: both views in one product.
+    heads = HEADS[name](4, 3).double()
+    views = torch.randn(2, 5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(heads(views, 0), torch.stack([heads(each, 0) for each in views]))

@@ -9,7 +9,7 @@ from joao.core.errors import UserError, suggest
 
 NAMES = ("NCI1", "DD", "REDDIT-BINARY", "COLLAB", "molecules")
 DEVICES = ("auto", "cpu", "cuda")
-PRECISIONS = ("32-true", "tf32")  # mixed ones would be for our own rows alone
+PRECISIONS = ("32-true", "tf32", "bf16-mixed")
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,8 @@ class Plan:
         threads: numbers of torch threads; the CPU is measured with each.
         repeats: measurements of each figure, after one that warms up.
         width, layers, batch_size: of the model and its training; None means what is usual for the workload.
-        precision: of training on a GPU; a CPU is measured with 32 bits.
+        precision: of training on a GPU; a CPU is measured with 32 bits. ``bf16-mixed`` measures neither floors nor
+            rivals, which have no mixed precision.
         rivals: whether what a user would pick instead is measured too.
         scaling: whether growth with the number, the size and the density of graphs and with the batch is measured.
         reading: whether the time to read large data sets is measured too.

@@ -52,7 +52,12 @@ def measure_workload(workload: Workload, plan: Plan, device: torch.device) -> di
     """Measure floors, epochs and rivals in turns, then the parts of a step in turns."""
     rows, views = _own_rows(workload, plan, device)
     fast, no_fast = _fast_rows(workload, plan, device)
-    rivals, absent = _rival_rows(workload.part(RIVAL_BATCHES), plan, device) if plan.rivals else ({}, {})
+    rivals: dict[str, Row] = {}
+    absent: dict[str, str] = {}
+    if workload.is_mixed:
+        absent = dict.fromkeys(("floors", "rivals", "parts"), f"has no precision {workload.precision}")
+    elif plan.rivals:
+        rivals, absent = _rival_rows(workload.part(RIVAL_BATCHES), plan, device)
     rows |= fast | rivals
     for row in rows.values():
         row.anew()  # what a library takes once and for all belongs to no row
@@ -82,7 +87,7 @@ def measure_workload(workload: Workload, plan: Plan, device: torch.device) -> di
         "ratios": _tables(ratios({name: each.wall for name, each in per_step.items()})),
         "ratios of CPU time": _tables(ratios({name: each.cpu for name, each in per_step.items()})),
         "work of a step": {name: asdict(each) for name, each in work.items()},
-        "parts": _parts(workload, plan, device),
+        "parts": {} if workload.is_mixed else _parts(workload, plan, device),
     }
 
 
@@ -96,6 +101,8 @@ def _own_rows(workload: Workload, plan: Plan, device: torch.device) -> tuple[dic
         views[method] = ViewsOf(training, min(batches, MOST_VIEWS), generator)
         views[method].remake()
         rows[f"{name} step"] = Row(epoch_task(training, views[method]), batches, _epoch(workload, method, device, plan))
+        if workload.is_mixed:
+            continue
         rows[f"{name} floor"] = _floor_row(workload, method, views[method], plan, device, scatter=False)
         if method == "graphcl":
             rows[f"{name} floor, scatter"] = _floor_row(workload, method, views[method], plan, device, scatter=True)

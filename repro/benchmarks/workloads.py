@@ -36,6 +36,11 @@ class Workload:
     precision: str = "32-true"
 
     @property
+    def is_mixed(self) -> bool:
+        """Whether the precision is mixed: floors, rivals and parts of a step have 32-bit numbers only."""
+        return self.precision.endswith("-mixed")
+
+    @property
     def num_batches(self) -> int:
         return -(-len(self.store) // self.batch_size)
 

@@ -23,7 +23,7 @@ def bench(
     width: Annotated[int | None, typer.Option(help="Of the encoder.", show_default="32; molecules, GPU: 300")] = None,
     layers: Annotated[int | None, typer.Option(help="Of the encoder.", show_default="3; molecules, GPU: 5")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Graphs.", show_default="128; molecules, GPU: 256")] = None,
-    precision: Annotated[str, typer.Option(help="On a GPU: 32-true or tf32.")] = "32-true",
+    precision: Annotated[str, typer.Option(help="On a GPU: 32-true, tf32 or bf16-mixed.")] = "32-true",
     scaling: Annotated[bool, typer.Option("--scaling", help="Also measure how time and memory grow.")] = False,
     svm: Annotated[bool, typer.Option("--svm", help="Also measure the SVM protocol.")] = False,
     reading: Annotated[bool, typer.Option("--reading", help="Also measure reading large data.")] = False,

@@ -11,7 +11,7 @@ from joao.core.padded import stack_views
 from joao.data import Features, make_store
 from joao.data.names import BUNDLED
 from joao.data.sources import read
-from joao.kernels import _triton
+from joao.kernels import _triton, layers
 from joao.kernels.graph_ops import plain_copy_graphs, plain_first_passage, plain_rank_within_groups
 from joao.kernels.layers import (
     GinWeights,
@@ -29,7 +29,9 @@ from joao.kernels.layers import graph_max as plain_graph_max
 from joao.kernels.layers import graph_sum as plain_graph_sum
 from joao.kernels.layers import neighbour_sum as plain_neighbour_sum
 from joao.kernels.layers import relu_norm as plain_relu_norm
+from joao.kernels.nt_xent import _NtXent
 from joao.kernels.svm_dual import SvmProblems, plain_solve_duals
+from joao.objectives import NtXent
 from joao.training.fast.batches import PaddedStore
 
 GRAPHS = torch.tensor([3, 5, 17, 100])
@@ -102,6 +104,30 @@ def gin_layer(dtype=torch.float32, tolerance=1e-5):
 
 def gin_layer_bf16():
     gin_layer(torch.bfloat16, 0.2)
+    # Against float64, and the same with rows that are padded (5, 7 and 70 are no multiples of 8) as without.
+    _, given = batch()
+    views = stack_views([augmentation.padded(given, DRAW) for augmentation in (EdgePerturb(), Subgraph())])
+    keep = views.keep.unsqueeze(-1)
+    shapes = (70, 7), (70,), (5, 70), (5,), (5,), (5,)
+    parameters = [(torch.randn(shape, generator=DRAW) / shape[-1] ** 0.5).requires_grad_() for shape in shapes]
+    exact = [each.detach().double().requires_grad_() for each in parameters]
+    x = torch.randn(2, ROOM[0], 7, generator=DRAW) * keep
+    upstream = torch.randn(2, len(GRAPHS), 5, generator=DRAW)
+    expected = plain_gin_layer(x.double(), views, GinWeights(*exact, 1e-5))
+    wanted = torch.autograd.grad(expected.pooled, exact, upstream.double())
+    made = []
+    for alignment in (8, 1):
+        layers.ALIGNMENT = alignment
+        with torch.autocast("cpu", torch.bfloat16):
+            y, pooled, means, variances = _GinLayer.apply(x, views, *parameters, 1e-5)
+        assert [y.dtype, means.dtype, variances.dtype] == [torch.bfloat16, torch.float32, torch.float32]
+        assert [each.shape[-1] for each in (y, pooled, means, variances)] == [5, 5, 5, 5]
+        found = torch.autograd.grad(pooled, parameters, upstream.to(pooled.dtype))
+        assert {each.dtype for each in found} == {torch.float32}
+        close([means, variances, y * keep], [expected.means, expected.variances, expected.x * keep], 0.02)
+        close(found, wanted, 0.1)  # the interpreter cuts off digits where a GPU rounds: twice the error
+        made.append([y * keep, pooled, means, variances, *found])
+    close(*made, 1e-6)
 
 
 def relu_norm(dtype=torch.float32, tolerance=1e-5, with_relu=True):
@@ -200,6 +226,25 @@ def molecule_sums_bf16():
     molecule_sums(torch.bfloat16, 0.02)
 
 
+def nt_xent():
+    for size, width in ((2, 3), (37, 1500)):
+        first, second = torch.randn(2, size, width, generator=DRAW)
+        second += first
+        first[1] = 0  # has no direction
+        first, second = (each.requires_grad_() for each in (first, second))
+        for temperature, positive in ((0.2, False), (1.5, True)):
+            objective = NtXent(temperature, positive_in_denominator=positive)
+            expected = objective(first.double(), second.double())
+            found = _NtXent.apply(first, second, temperature, positive)
+            one, other = (torch.autograd.grad(3 * each, (first, second)) for each in (found, expected))
+            close([found, *one], [expected, *other], 1e-5)
+    for bad in (torch.nan, torch.inf, 1e30):
+        spoilt = first.detach().clone()
+        spoilt[0, 0] = bad
+        assert _NtXent.apply(spoilt, second, 0.2, False).isnan()
+        assert NtXent()(spoilt, second).isnan()
+
+
 def svm_dual():
     x = torch.randn(2, 40, 3, generator=DRAW)
     kernels = torch.exp(-torch.cdist(x, x).square() / 3)
@@ -222,6 +267,6 @@ def close(found, expected, tolerance):
 if __name__ == "__main__":
     torch.set_num_threads(1)
     cases = copy_graphs, rank_within_groups, first_passage, gin_layer, gin_layer_bf16, sums, sums_bf16
-    cases += relu_norm, batch_norm, relu_norm_bf16, molecule_sums, molecule_sums_bf16, svm_dual
+    cases += nt_xent, relu_norm, batch_norm, relu_norm_bf16, molecule_sums, molecule_sums_bf16, svm_dual
     {each.__name__: each for each in cases}[sys.argv[1]]()
     sys.stdout.write(f"{sys.argv[1]}: equal\n")

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from joao.augmentations import EdgePerturb, Identity, NodeDrop
+from joao.augmentations.base import padded_floor_share
 from joao.core.padded import stack_views
 from joao.kernels.layers import graph_sum, neighbour_sum, plain_batch_norm, relu_norm
 from joao.training.fast.batches import PaddedStore
@@ -150,3 +151,10 @@ def test_low_precision_is_normalised_in_the_precision_of_the_scale(given):
     for found, expected in zip(low, plain_batch_norm(z.bfloat16().float(), keep, scale, shift, EPS), strict=True):
         assert found.dtype == torch.float32
         assert torch.equal(found, expected)
+
+
+def test_floored_shares_are_looked_up():
+    counts = torch.arange(41)
+    for percent in (0, 10, 20, 30, 70, 99):
+        found = padded_floor_share(counts, percent / 100, most=40)
+        assert found.tolist() == [percent * count // 100 for count in range(41)]

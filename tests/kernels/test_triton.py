@@ -11,7 +11,9 @@ import pytest
 SCRIPT = Path(__file__).parent / "interpreted.py"
 
 
-CASES = "copy_graphs rank_within_groups first_passage gin_layer relu_norm batch_norm sums molecule_sums svm_dual"
+CASES = (
+    "copy_graphs rank_within_groups first_passage gin_layer relu_norm batch_norm sums molecule_sums nt_xent svm_dual"
+)
 LOW_PRECISION = "gin_layer_bf16 relu_norm_bf16 sums_bf16 molecule_sums_bf16"
 
 

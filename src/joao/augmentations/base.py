@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -70,13 +71,23 @@ def choose_nodes(batch: GraphBatch, share: float, generator: torch.Generator) ->
 def choose_padded_nodes(batch: PaddedBatch, share: float, generator: torch.Generator) -> Tensor:
     """:func:`choose_nodes` for a padded batch, ``(N,)``. Padding is never chosen."""
     uniform = torch.rand(batch.num_nodes, dtype=torch.float64, device=batch.device, generator=generator)
-    return mark_smallest_nodes(batch, uniform, floor_share(batch.nodes_per_graph, share))
+    return mark_smallest_nodes(batch, uniform, padded_floor_share(batch.nodes_per_graph, share, batch.most_nodes))
 
 
 def mark_smallest_nodes(batch: PaddedBatch, values: Tensor, count: Tensor) -> Tensor:
     """Mark the ``count`` ``(G,)`` nodes with the smallest ``values`` ``(N,)`` in each graph."""
     rank = rank_within_groups(values, batch.graph_of_node, batch.first_node, batch.most_nodes)
     return rank < take_rows(count, batch.graph_of_node)
+
+
+def padded_floor_share(counts: Tensor, share: float, most: int) -> Tensor:
+    """:func:`floor_share` of counts from 0 to ``most``, looked up: one kernel on a GPU instead of eight."""
+    return take_rows(_floor_shares(share, most, counts.device), counts)
+
+
+@cache  # never evicted: a CUDA graph may read the table
+def _floor_shares(share: float, most: int, device: torch.device) -> Tensor:
+    return floor_share(torch.arange(most + 1), share).to(device)
 
 
 def floor_share(counts: Tensor, share: float) -> Tensor:

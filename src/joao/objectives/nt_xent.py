@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from joao.core.errors import UserError
+from joao.kernels.nt_xent import fused_nt_xent, is_fused
 from joao.objectives.base import PairObjective, full_precision, unit_vectors
 
 
@@ -44,7 +45,10 @@ class NtXent(PairObjective):
     def __call__(self, first: Tensor, second: Tensor) -> Tensor:
         if first.shape[-2] < 2:
             raise UserError("NtXent: a batch of one graph has no negatives. Use batches of at least two graphs.")
-        similarity = unit_vectors(full_precision(first)) @ unit_vectors(full_precision(second)).mT / self.temperature
+        first, second = full_precision(first), full_precision(second)
+        if not self.symmetric and is_fused(first, second):
+            return fused_nt_xent(first, second, self.temperature, self.positive_in_denominator)
+        similarity = unit_vectors(first) @ unit_vectors(second).mT / self.temperature
         loss = self._one_way(similarity)
         return (loss + self._one_way(similarity.mT)) / 2 if self.symmetric else loss
 

@@ -22,6 +22,8 @@ def test_default_is_every_workload_once():
         ({"layers": -1}, ["layers", 1, -1]),
         ({"batch_size": 1}, ["batch_size", 2, 1]),
         ({"threads": ()}, ["device", "thread"]),
+        ({"precision": "bf16"}, ["precision", "bf16-mixed", "'bf16'"]),
+        ({"precision": "bf16-mixed"}, ["bf16-mixed", "32-true"]),
     ],
 )
 def test_invalid_plans_are_rejected(options, values):

@@ -15,4 +15,7 @@ from joao.kernels._triton.layers import message_sum as message_sum
 from joao.kernels._triton.layers import message_sum_backward as message_sum_backward
 from joao.kernels._triton.layers import neighbour_sum as neighbour_sum
 from joao.kernels._triton.layers import relu_backward as relu_backward
+from joao.kernels._triton.nt_xent import losses_and_gradient as losses_and_gradient
+from joao.kernels._triton.nt_xent import unit_vectors as unit_vectors
+from joao.kernels._triton.nt_xent import unit_vectors_backward as unit_vectors_backward
 from joao.kernels._triton.svm_dual import solve_duals as solve_duals

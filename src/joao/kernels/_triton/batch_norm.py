@@ -15,6 +15,7 @@ from torch import Tensor
 from joao.kernels._triton.tiles import (
     ROWS,
     add_bias_and_clamp,
+    evenly_spaced,
     part_rows,
     split_rows,
     sum_parts,
@@ -27,7 +28,10 @@ BACKWARD_ROWS = 8  # the backward kernels hold several tiles; more rows would no
 
 
 class Inputs(NamedTuple):
-    """The values to normalise, h = max(z + bias, floor), and which nodes are kept."""
+    """The values to normalise, h = max(z + bias, floor), and which nodes are kept.
+
+    The columns from ``used`` on are padding. They have no bias, scale and shift, and are 0 everywhere.
+    """
 
     z: Tensor
     bias: Tensor
@@ -36,6 +40,7 @@ class Inputs(NamedTuple):
     floor: float
     num_nodes: int
     width: int
+    used: int
 
 
 class Statistics(NamedTuple):
@@ -50,6 +55,7 @@ class Gradients(NamedTuple):
     """Gradients of the node vectors (None if they are not used) and of their sums over graphs."""
 
     nodes: Tensor | None
+    stride: int
     pooled: Tensor
     graph_of_node: Tensor
     num_graphs: int
@@ -57,26 +63,30 @@ class Gradients(NamedTuple):
 
 def normalise(
     z: Tensor, bias: Tensor, keep: Tensor, scale: Tensor, shift: Tensor, eps: float, floor: float = 0.0
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Normalise max(z + bias, floor) over the kept nodes of each view: ``(V, N, d)``; also means and variances.
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Normalise max(z + bias, floor) over the kept nodes of each view: ``(V, N, d)``.
 
-    ``bias``, ``scale`` and ``shift`` are ``(d,)``, shared by all views, or ``(V, d)``.
+    Also returns means and variances ``(V, d)``, and the numbers of kept nodes ``(V,)``.
+
+    ``bias``, ``scale`` and ``shift`` are ``(d,)``, shared by all views, or ``(V, d)``. If they are shorter than the
+    rows of ``z``, the other columns are padding: 0 in ``z`` and in the results, here and in the backward pass.
     """
     num_views, num_nodes, width = z.shape
     columns, (parts, rows_of_part) = tile_width(width), split_rows(num_nodes, ROWS)
     blocks, tile = triton.cdiv(width, columns), {"ROWS": ROWS, "COLUMNS": columns}
     of_parts = *torch.empty(2, num_views, parts, width, device=z.device), torch.empty(num_views, parts, device=z.device)
     means, variances = torch.empty(2, num_views, width, device=z.device)
+    counts = torch.empty(num_views, device=z.device)
     y = torch.empty_like(z)
-    inputs = Inputs(z, bias, view_stride(bias), keep, floor, num_nodes, width)
+    inputs = Inputs(z, bias, view_stride(bias), keep, floor, num_nodes, width, bias.shape[-1])
     _moments[(num_views, parts, blocks)](inputs, *of_parts, parts, rows_of_part, **tile)
     _combine_moments[(num_views, blocks)](
-        *of_parts, means, variances, parts, width, COLUMNS=columns, PARTS=triton.next_power_of_2(parts)
+        *of_parts, means, variances, counts, parts, width, COLUMNS=columns, PARTS=triton.next_power_of_2(parts)
     )
     _normalise[(num_views, triton.cdiv(num_nodes, ROWS), blocks)](
         inputs, Statistics(means, variances, eps), scale, shift, view_stride(scale), y, **tile
     )
-    return y, means, variances
+    return y, means, variances, counts
 
 
 def normalise_backward(
@@ -89,6 +99,7 @@ def normalise_backward(
     scale: Tensor,
     means: Tensor,
     variances: Tensor,
+    counts: Tensor,
     eps: float,
     floor: float = 0.0,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -99,17 +110,17 @@ def normalise_backward(
     num_views, num_nodes, width = z.shape
     columns, (parts, rows_of_part) = tile_width(width), split_rows(num_nodes, BACKWARD_ROWS)
     grid, tile = (num_views, parts, triton.cdiv(width, columns)), {"ROWS": BACKWARD_ROWS, "COLUMNS": columns}
+    dy = None if dy is None else evenly_spaced(dy)
     values = (
-        Inputs(z, bias, view_stride(bias), keep, floor, num_nodes, width),
+        Inputs(z, bias, view_stride(bias), keep, floor, num_nodes, width, bias.shape[-1]),
         Statistics(means, variances, eps),
-        Gradients(None if dy is None else dy.contiguous(), d_pooled, graph_of_node, d_pooled.shape[1]),
+        Gradients(dy, 0 if dy is None else dy.stride(1), d_pooled, graph_of_node, d_pooled.shape[1]),
     )
     partial = torch.empty(2, num_views, parts, width, device=z.device)
     _gradient_sums[grid](*values, *partial, parts, rows_of_part, **tile)
     sums, totals = sum_parts(partial)
     dz = torch.empty_like(z)
     bias_parts = torch.empty(1, num_views, parts, width, device=z.device)
-    counts = keep.sum(1, dtype=torch.float32)
     _normalise_backward[grid](
         *values, scale, view_stride(scale), (*sums, counts), dz, bias_parts, parts, rows_of_part, **tile
     )
@@ -120,7 +131,7 @@ def normalise_backward(
 
 @triton.jit
 def _bias(inputs, view, column):
-    return tl.load(inputs.bias + view * inputs.bias_stride + column, mask=column < inputs.width, other=0.0)
+    return tl.load(inputs.bias + view * inputs.bias_stride + column, mask=column < inputs.used, other=0.0)
 
 
 @triton.jit
@@ -141,12 +152,14 @@ def _scaling(statistics, view, column, width):
 
 
 @triton.jit
-def _gradient(gradients, view, nodes, end, column, width, at, mask):
+def _gradient(gradients, view, nodes, end, column, inputs, mask):
     """The gradient that arrives at a tile: of its nodes, and of the sum over each node's graph."""
+    mask = mask & (column < inputs.used)[None, :]
     graph = tl.load(gradients.graph_of_node + nodes, mask=nodes < end, other=0)
-    of_graph = (view * gradients.num_graphs + graph[:, None]) * width + column[None, :]
+    of_graph = (view * gradients.num_graphs + graph[:, None]) * inputs.used + column[None, :]
     gradient = tl.load(gradients.pooled + of_graph, mask=mask, other=0.0).to(tl.float32)
     if gradients.nodes is not None:
+        at = (view * inputs.num_nodes + nodes[:, None]) * gradients.stride + column[None, :]
         gradient += tl.load(gradients.nodes + at, mask=mask, other=0.0).to(tl.float32)
     return gradient
 
@@ -181,7 +194,16 @@ def _moments(inputs, part_means, part_squares, counts, parts, rows_of_part, ROWS
 
 @triton.jit
 def _combine_moments(
-    part_means, part_squares, counts, means, variances, parts, width, COLUMNS: tl.constexpr, PARTS: tl.constexpr
+    part_means,
+    part_squares,
+    part_counts,
+    means,
+    variances,
+    counts,
+    parts,
+    width,
+    COLUMNS: tl.constexpr,
+    PARTS: tl.constexpr,
 ):
     """Mean and variance of a view from those of its parts (the parallel form of Welford's update)."""
     view = tl.program_id(0).to(tl.int64)
@@ -189,7 +211,7 @@ def _combine_moments(
     each = tl.arange(0, PARTS)
     valid = (each < parts)[:, None] & inside[None, :]
     at = (view * parts + each[:, None]) * width + column[None, :]
-    count = tl.load(counts + view * parts + each, mask=each < parts, other=0.0)
+    count = tl.load(part_counts + view * parts + each, mask=each < parts, other=0.0)
     of_part = tl.load(part_means + at, mask=valid, other=0.0)
     total = tl.maximum(tl.sum(count, 0), 1.0)
     mean = tl.sum(of_part * count[:, None], 0) / total
@@ -198,6 +220,7 @@ def _combine_moments(
     squares = tl.sum(tl.load(part_squares + at, mask=valid, other=0.0) + off * off * count[:, None], 0)
     tl.store(means + view * width + column, mean, mask=inside)
     tl.store(variances + view * width + column, squares / total, mask=inside)
+    tl.store(counts + view, total)  # the same in every program of the view
 
 
 @triton.jit
@@ -206,8 +229,9 @@ def _normalise(inputs, statistics, scale, shift, scale_stride, y, ROWS: tl.const
     nodes = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     column, inside = tile_columns(tl.program_id(2), inputs.width, COLUMNS)
     mean, slope = _scaling(statistics, view, column, inputs.width)
-    slope = tl.load(scale + view * scale_stride + column, mask=inside, other=0.0) * slope
-    offset = tl.load(shift + view * scale_stride + column, mask=inside, other=0.0)
+    used = column < inputs.used
+    slope = tl.load(scale + view * scale_stride + column, mask=used, other=0.0) * slope
+    offset = tl.load(shift + view * scale_stride + column, mask=used, other=0.0)
     h, at, _, mask = _tile(inputs, _bias(inputs, view, column), view, nodes, inputs.num_nodes, column)
     value = tl.where(mask, (h - mean[None, :]) * slope[None, :] + offset[None, :], 0.0)
     tl.store(y + at, value.to(y.dtype.element_ty), mask=(nodes < inputs.num_nodes)[:, None] & inside[None, :])
@@ -227,8 +251,8 @@ def _gradient_sums(
     product = tl.zeros((COLUMNS,), tl.float32)
     for row in range(begin, end, ROWS):
         nodes = row + tl.arange(0, ROWS)
-        h, at, _, mask = _tile(inputs, bias, view, nodes, end, column)
-        gradient = _gradient(gradients, view, nodes, end, column, inputs.width, at, mask)
+        h, _, _, mask = _tile(inputs, bias, view, nodes, end, column)
+        gradient = _gradient(gradients, view, nodes, end, column, inputs, mask)
         total += tl.sum(gradient, 0)
         product += tl.sum(gradient * (h - mean[None, :]) * slope[None, :], 0)
     to = (view * parts + part) * inputs.width + column
@@ -260,13 +284,13 @@ def _normalise_backward(
     count = tl.load(counts + view)
     mean_gradient = tl.load(sums + view * inputs.width + column, mask=inside, other=0.0) / count
     mean_product = tl.load(products + view * inputs.width + column, mask=inside, other=0.0) / count
-    weighted = tl.load(scale + view * scale_stride + column, mask=inside, other=0.0) * slope
+    weighted = tl.load(scale + view * scale_stride + column, mask=column < inputs.used, other=0.0) * slope
     begin, end = part_rows(part, rows_of_part, inputs.num_nodes)
     total = tl.zeros((COLUMNS,), tl.float32)
     for row in range(begin, end, ROWS):
         nodes = row + tl.arange(0, ROWS)
         h, at, _, mask = _tile(inputs, bias, view, nodes, end, column)
-        gradient = _gradient(gradients, view, nodes, end, column, inputs.width, at, mask)
+        gradient = _gradient(gradients, view, nodes, end, column, inputs, mask)
         # The gradient of normalisation: remove the mean and the component along the normalised values.
         normal = (h - mean[None, :]) * slope[None, :]
         value = weighted[None, :] * (gradient - mean_gradient[None, :] - normal * mean_product[None, :])

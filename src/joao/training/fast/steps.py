@@ -150,7 +150,10 @@ class PaddedSteps(Steps):
     def _loss(self, buffers: PaddedBuffers, first: int, second: int) -> Tensor:
         with self.autocast():
             embeddings = self.encoder.encode_padded(buffers.views)
-            projected = self.heads(embeddings[0], first), self.heads(embeddings[1], second)
+            if self.heads.shared and embeddings.is_cuda:
+                projected = self.heads(embeddings, first).unbind()  # both views in one product
+            else:
+                projected = tuple(map(self.heads, embeddings.unbind(), (first, second)))
         return self.objective(*(each.float() for each in projected))
 
     @torch.no_grad()
