@@ -11,7 +11,7 @@ from joao.core.padded import stack_views
 from joao.data import Features, make_store
 from joao.data.names import BUNDLED
 from joao.data.sources import read
-from joao.kernels import _triton, layers
+from joao.kernels import _triton
 from joao.kernels.graph_ops import plain_copy_graphs, plain_first_passage, plain_rank_within_groups
 from joao.kernels.layers import (
     GinWeights,
@@ -104,7 +104,7 @@ def gin_layer(dtype=torch.float32, tolerance=1e-5):
 
 def gin_layer_bf16():
     gin_layer(torch.bfloat16, 0.2)
-    # Against float64, and the same with rows that are padded (5, 7 and 70 are no multiples of 8) as without.
+    # Against float64.
     _, given = batch()
     views = stack_views([augmentation.padded(given, DRAW) for augmentation in (EdgePerturb(), Subgraph())])
     keep = views.keep.unsqueeze(-1)
@@ -115,19 +115,13 @@ def gin_layer_bf16():
     upstream = torch.randn(2, len(GRAPHS), 5, generator=DRAW)
     expected = plain_gin_layer(x.double(), views, GinWeights(*exact, 1e-5))
     wanted = torch.autograd.grad(expected.pooled, exact, upstream.double())
-    made = []
-    for alignment in (8, 1):
-        layers.ALIGNMENT = alignment
-        with torch.autocast("cpu", torch.bfloat16):
-            y, pooled, means, variances = _GinLayer.apply(x, views, *parameters, 1e-5)
-        assert [y.dtype, means.dtype, variances.dtype] == [torch.bfloat16, torch.float32, torch.float32]
-        assert [each.shape[-1] for each in (y, pooled, means, variances)] == [5, 5, 5, 5]
-        found = torch.autograd.grad(pooled, parameters, upstream.to(pooled.dtype))
-        assert {each.dtype for each in found} == {torch.float32}
-        close([means, variances, y * keep], [expected.means, expected.variances, expected.x * keep], 0.02)
-        close(found, wanted, 0.1)  # the interpreter cuts off digits where a GPU rounds: twice the error
-        made.append([y * keep, pooled, means, variances, *found])
-    close(*made, 1e-6)
+    with torch.autocast("cpu", torch.bfloat16):
+        y, pooled, means, variances = _GinLayer.apply(x, views, *parameters, 1e-5)
+    assert [y.dtype, means.dtype, variances.dtype] == [torch.bfloat16, torch.float32, torch.float32]
+    found = torch.autograd.grad(pooled, parameters, upstream.to(pooled.dtype))
+    assert {each.dtype for each in found} == {torch.float32}
+    close([means, variances, y * keep], [expected.means, expected.variances, expected.x * keep], 0.02)
+    close(found, wanted, 0.1)  # the interpreter cuts off digits where a GPU rounds: twice the error
 
 
 def relu_norm(dtype=torch.float32, tolerance=1e-5, with_relu=True):

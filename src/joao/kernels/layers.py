@@ -304,30 +304,10 @@ def plain_gin_layer(x: Tensor, views: PaddedViews, weights: GinWeights) -> GinOu
     return GinOutput(y, plain_graph_sum(y, views), means, variances)
 
 
-# The fastest matrix products of 16-bit numbers need rows that start at multiples of 16 bytes, which are 8 numbers.
-ALIGNMENT = 8
-
-
-def padded_width(width: int, dtype: torch.dtype) -> int:
-    """Columns to store for a matrix of ``width`` columns: a multiple of :data:`ALIGNMENT` for 16-bit numbers."""
-    return math.ceil(width / ALIGNMENT) * ALIGNMENT if dtype.itemsize == 2 else width
-
-
-def pad_weight(weight: Tensor, dtype: torch.dtype) -> Tensor:
-    """``weight`` in another type, with rows and columns of zeros up to :func:`padded_width`."""
-    rows, columns = (padded_width(each, dtype) for each in weight.shape)
-    if (rows, columns) == weight.shape:
-        return weight.to(dtype)
-    padded = weight.new_zeros(rows, columns, dtype=dtype)
-    padded[: weight.shape[0], : weight.shape[1]] = weight
-    return padded
-
-
 class _GinLayer(torch.autograd.Function):
     """Forward and backward pass with fused kernels.
 
-    The gradient of a sum over neighbours is the same sum, because the graphs are undirected. In 16 bits, the factors of
-    matrix products have columns of zeros at the end (:func:`padded_width`), which what goes in and comes out has not.
+    The gradient of a sum over neighbours is the same sum, because the graphs are undirected.
     """
 
     @staticmethod
@@ -339,17 +319,14 @@ class _GinLayer(torch.autograd.Function):
         # Under autocast, matrix products and stored activations are in low precision, as torch.nn would have it.
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
         with torch.autocast(device, enabled=False):
-            width = len(weight_2)
-            weight_1, weight_2 = pad_weight(weight_1, dtype), pad_weight(weight_2, dtype)
-            summed = _triton.neighbour_sum(x, views, dtype, room=weight_1.shape[1])
+            weight_1, weight_2 = weight_1.to(dtype), weight_2.to(dtype)
+            summed = _triton.neighbour_sum(x, views, dtype)
             hidden = _triton.add_and_relu(summed.flatten(0, 1) @ weight_1.T, bias_1)
             z = (hidden @ weight_2.T).view(*x.shape[:2], -1)
             y, means, variances, counts = _triton.normalise(z, bias_2, views.keep, scale, shift, eps)
-            y = y[..., :width]
             pooled = _triton.graph_sum(y, views.first_node)
         ctx.save_for_backward(summed, hidden, z, means, variances, counts, weight_1, weight_2, bias_2, scale)
-        ctx.views, ctx.eps, ctx.num_inputs, ctx.hidden_width = views, eps, x.shape[2], len(bias_1)
-        means, variances = means[:, :width], variances[:, :width]
+        ctx.views, ctx.eps = views, eps
         ctx.mark_non_differentiable(means, variances)
         ctx.set_materialize_grads(False)  # the last layer's nodes are not used: dy is None, not zeros
         return y, pooled, means, variances
@@ -378,9 +355,6 @@ class _GinLayer(torch.autograd.Function):
         dx = None
         if ctx.needs_input_grad[0]:
             d_summed = (d_hidden @ weight_1).view_as(summed)
-            dx = _triton.neighbour_sum(d_summed, views, summed.dtype)[..., : ctx.num_inputs]
-        width, hidden_width = len(scale), ctx.hidden_width
-        d_weight_1 = (d_hidden.T @ summed.flatten(0, 1))[:hidden_width, : ctx.num_inputs]
-        d_weight_2 = (dz.T @ hidden)[:width, :hidden_width]
-        d_bias_2, d_scale, d_shift = (each[:width] for each in (d_bias_2, d_scale, d_shift))
-        return dx, None, d_weight_1, d_bias_1[:hidden_width], d_weight_2, d_bias_2, d_scale, d_shift, None
+            dx = _triton.neighbour_sum(d_summed, views, summed.dtype)
+        d_weight_1 = d_hidden.T @ summed.flatten(0, 1)
+        return dx, None, d_weight_1, d_bias_1, dz.T @ hidden, d_bias_2, d_scale, d_shift, None

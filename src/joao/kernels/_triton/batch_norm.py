@@ -15,7 +15,6 @@ from torch import Tensor
 from joao.kernels._triton.tiles import (
     ROWS,
     add_bias_and_clamp,
-    evenly_spaced,
     part_rows,
     split_rows,
     sum_parts,
@@ -28,10 +27,7 @@ BACKWARD_ROWS = 8  # the backward kernels hold several tiles; more rows would no
 
 
 class Inputs(NamedTuple):
-    """The values to normalise, h = max(z + bias, floor), and which nodes are kept.
-
-    The columns from ``used`` on are padding. They have no bias, scale and shift, and are 0 everywhere.
-    """
+    """The values to normalise, h = max(z + bias, floor), and which nodes are kept."""
 
     z: Tensor
     bias: Tensor
@@ -40,7 +36,6 @@ class Inputs(NamedTuple):
     floor: float
     num_nodes: int
     width: int
-    used: int
 
 
 class Statistics(NamedTuple):
@@ -55,7 +50,6 @@ class Gradients(NamedTuple):
     """Gradients of the node vectors (None if they are not used) and of their sums over graphs."""
 
     nodes: Tensor | None
-    stride: int
     pooled: Tensor
     graph_of_node: Tensor
     num_graphs: int
@@ -68,8 +62,7 @@ def normalise(
 
     Also returns means and variances ``(V, d)``, and the numbers of kept nodes ``(V,)``.
 
-    ``bias``, ``scale`` and ``shift`` are ``(d,)``, shared by all views, or ``(V, d)``. If they are shorter than the
-    rows of ``z``, the other columns are padding: 0 in ``z`` and in the results, here and in the backward pass.
+    ``bias``, ``scale`` and ``shift`` are ``(d,)``, shared by all views, or ``(V, d)``.
     """
     num_views, num_nodes, width = z.shape
     columns, (parts, rows_of_part) = tile_width(width), split_rows(num_nodes, ROWS)
@@ -78,7 +71,7 @@ def normalise(
     means, variances = torch.empty(2, num_views, width, device=z.device)
     counts = torch.empty(num_views, device=z.device)
     y = torch.empty_like(z)
-    inputs = Inputs(z, bias, view_stride(bias), keep, floor, num_nodes, width, bias.shape[-1])
+    inputs = Inputs(z, bias, view_stride(bias), keep, floor, num_nodes, width)
     _moments[(num_views, parts, blocks)](inputs, *of_parts, parts, rows_of_part, **tile)
     _combine_moments[(num_views, blocks)](
         *of_parts, means, variances, counts, parts, width, COLUMNS=columns, PARTS=triton.next_power_of_2(parts)
@@ -110,11 +103,10 @@ def normalise_backward(
     num_views, num_nodes, width = z.shape
     columns, (parts, rows_of_part) = tile_width(width), split_rows(num_nodes, BACKWARD_ROWS)
     grid, tile = (num_views, parts, triton.cdiv(width, columns)), {"ROWS": BACKWARD_ROWS, "COLUMNS": columns}
-    dy = None if dy is None else evenly_spaced(dy)
     values = (
-        Inputs(z, bias, view_stride(bias), keep, floor, num_nodes, width, bias.shape[-1]),
+        Inputs(z, bias, view_stride(bias), keep, floor, num_nodes, width),
         Statistics(means, variances, eps),
-        Gradients(dy, 0 if dy is None else dy.stride(1), d_pooled, graph_of_node, d_pooled.shape[1]),
+        Gradients(None if dy is None else dy.contiguous(), d_pooled, graph_of_node, d_pooled.shape[1]),
     )
     partial = torch.empty(2, num_views, parts, width, device=z.device)
     _gradient_sums[grid](*values, *partial, parts, rows_of_part, **tile)
@@ -131,7 +123,7 @@ def normalise_backward(
 
 @triton.jit
 def _bias(inputs, view, column):
-    return tl.load(inputs.bias + view * inputs.bias_stride + column, mask=column < inputs.used, other=0.0)
+    return tl.load(inputs.bias + view * inputs.bias_stride + column, mask=column < inputs.width, other=0.0)
 
 
 @triton.jit
@@ -152,14 +144,12 @@ def _scaling(statistics, view, column, width):
 
 
 @triton.jit
-def _gradient(gradients, view, nodes, end, column, inputs, mask):
+def _gradient(gradients, view, nodes, end, column, width, at, mask):
     """The gradient that arrives at a tile: of its nodes, and of the sum over each node's graph."""
-    mask = mask & (column < inputs.used)[None, :]
     graph = tl.load(gradients.graph_of_node + nodes, mask=nodes < end, other=0)
-    of_graph = (view * gradients.num_graphs + graph[:, None]) * inputs.used + column[None, :]
+    of_graph = (view * gradients.num_graphs + graph[:, None]) * width + column[None, :]
     gradient = tl.load(gradients.pooled + of_graph, mask=mask, other=0.0).to(tl.float32)
     if gradients.nodes is not None:
-        at = (view * inputs.num_nodes + nodes[:, None]) * gradients.stride + column[None, :]
         gradient += tl.load(gradients.nodes + at, mask=mask, other=0.0).to(tl.float32)
     return gradient
 
@@ -229,9 +219,8 @@ def _normalise(inputs, statistics, scale, shift, scale_stride, y, ROWS: tl.const
     nodes = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     column, inside = tile_columns(tl.program_id(2), inputs.width, COLUMNS)
     mean, slope = _scaling(statistics, view, column, inputs.width)
-    used = column < inputs.used
-    slope = tl.load(scale + view * scale_stride + column, mask=used, other=0.0) * slope
-    offset = tl.load(shift + view * scale_stride + column, mask=used, other=0.0)
+    slope = tl.load(scale + view * scale_stride + column, mask=inside, other=0.0) * slope
+    offset = tl.load(shift + view * scale_stride + column, mask=inside, other=0.0)
     h, at, _, mask = _tile(inputs, _bias(inputs, view, column), view, nodes, inputs.num_nodes, column)
     value = tl.where(mask, (h - mean[None, :]) * slope[None, :] + offset[None, :], 0.0)
     tl.store(y + at, value.to(y.dtype.element_ty), mask=(nodes < inputs.num_nodes)[:, None] & inside[None, :])
@@ -251,8 +240,8 @@ def _gradient_sums(
     product = tl.zeros((COLUMNS,), tl.float32)
     for row in range(begin, end, ROWS):
         nodes = row + tl.arange(0, ROWS)
-        h, _, _, mask = _tile(inputs, bias, view, nodes, end, column)
-        gradient = _gradient(gradients, view, nodes, end, column, inputs, mask)
+        h, at, _, mask = _tile(inputs, bias, view, nodes, end, column)
+        gradient = _gradient(gradients, view, nodes, end, column, inputs.width, at, mask)
         total += tl.sum(gradient, 0)
         product += tl.sum(gradient * (h - mean[None, :]) * slope[None, :], 0)
     to = (view * parts + part) * inputs.width + column
@@ -284,13 +273,13 @@ def _normalise_backward(
     count = tl.load(counts + view)
     mean_gradient = tl.load(sums + view * inputs.width + column, mask=inside, other=0.0) / count
     mean_product = tl.load(products + view * inputs.width + column, mask=inside, other=0.0) / count
-    weighted = tl.load(scale + view * scale_stride + column, mask=column < inputs.used, other=0.0) * slope
+    weighted = tl.load(scale + view * scale_stride + column, mask=inside, other=0.0) * slope
     begin, end = part_rows(part, rows_of_part, inputs.num_nodes)
     total = tl.zeros((COLUMNS,), tl.float32)
     for row in range(begin, end, ROWS):
         nodes = row + tl.arange(0, ROWS)
         h, at, _, mask = _tile(inputs, bias, view, nodes, end, column)
-        gradient = _gradient(gradients, view, nodes, end, column, inputs, mask)
+        gradient = _gradient(gradients, view, nodes, end, column, inputs.width, at, mask)
         # The gradient of normalisation: remove the mean and the component along the normalised values.
         normal = (h - mean[None, :]) * slope[None, :]
         value = weighted[None, :] * (gradient - mean_gradient[None, :] - normal * mean_product[None, :])

@@ -11,7 +11,6 @@ from joao.core.padded import PaddedViews
 from joao.kernels._triton.tiles import (
     ROWS,
     add_bias_and_clamp,
-    evenly_spaced,
     part_rows,
     split_rows,
     sum_parts,
@@ -21,46 +20,28 @@ from joao.kernels._triton.tiles import (
 )
 
 
-def neighbour_sum(
-    x: Tensor, views: PaddedViews, dtype: torch.dtype, weight: Tensor | None = None, room: int | None = None
-) -> Tensor:
-    """Sum each node and its neighbours, ``(V, N, d)``; ``weight`` ``(V, N)`` scales a term by both of its ends.
-
-    With ``room``, the result is ``(V, N, room)``, and its columns from ``d`` on are 0.
-    """
+def neighbour_sum(x: Tensor, views: PaddedViews, dtype: torch.dtype, weight: Tensor | None = None) -> Tensor:
+    """Sum each node and its neighbours, ``(V, N, d)``; ``weight`` ``(V, N)`` scales a term by both of its ends."""
     num_views, num_nodes, width = x.shape
-    room = width if room is None else room
-    summed = x.new_empty(num_views, num_nodes, room, dtype=dtype)
-    columns = min(512, triton.next_power_of_2(room))
+    summed = torch.empty_like(x, dtype=dtype)
+    columns = min(512, triton.next_power_of_2(width))
     shape = {"COLUMNS": columns, "EDGES": max(2, min(16, 512 // columns)), "num_warps": max(1, min(4, columns // 64))}
-    grid = num_views * num_nodes, triton.cdiv(room, columns)
-    x = evenly_spaced(x)
-    sizes = num_nodes, views.source.shape[1], width, x.stride(1), room
+    grid = num_views * num_nodes, triton.cdiv(width, columns)
+    sizes = num_nodes, views.source.shape[1], width
     _neighbour_sum[grid](x, views.source, views.first_edge, weight, summed, *sizes, **shape)
     return summed
 
 
 @triton.jit
 def _neighbour_sum(
-    x,
-    source,
-    first_edge,
-    weight,
-    summed,
-    num_nodes,
-    num_edges,
-    width,
-    stride,
-    room,
-    COLUMNS: tl.constexpr,
-    EDGES: tl.constexpr,
+    x, source, first_edge, weight, summed, num_nodes, num_edges, width, COLUMNS: tl.constexpr, EDGES: tl.constexpr
 ):
     """One program per node and block of columns."""
     place = tl.program_id(0).to(tl.int64)
     view, node = place // num_nodes, place % num_nodes
     column, inside = tile_columns(tl.program_id(1), width, COLUMNS)
-    x += view * num_nodes * stride
-    total = tl.load(x + node * stride + column, mask=inside, other=0.0).to(tl.float32)
+    x += view * num_nodes * width
+    total = tl.load(x + node * width + column, mask=inside, other=0.0).to(tl.float32)
     if weight is not None:
         weight += view * num_nodes
         of_node = tl.load(weight + node)
@@ -71,14 +52,14 @@ def _neighbour_sum(
         edges = edge + tl.arange(0, EDGES)
         is_edge = edges < end
         neighbour = tl.load(source + view * num_edges + edges, mask=is_edge, other=0)
-        at = x + neighbour[:, None] * stride + column[None, :]
+        at = x + neighbour[:, None] * width + column[None, :]
         values = tl.load(at, mask=is_edge[:, None] & inside[None, :], other=0.0).to(tl.float32)
         if weight is not None:
             values *= tl.load(weight + neighbour, mask=is_edge, other=0.0)[:, None]
         total += tl.sum(values, 0)
     if weight is not None:
         total *= of_node
-    tl.store(summed + place * room + column, total.to(summed.dtype.element_ty), mask=column < room)
+    tl.store(summed + place * width + column, total.to(summed.dtype.element_ty), mask=inside)
 
 
 def graph_sum(x: Tensor, first_node: Tensor) -> Tensor:
@@ -89,25 +70,12 @@ def graph_sum(x: Tensor, first_node: Tensor) -> Tensor:
     columns = tile_width(width)
     shape = {"ROWS": ROWS, "COLUMNS": columns, "num_warps": 2}
     grid = num_views * num_graphs, triton.cdiv(width, columns)
-    x = evenly_spaced(x)
-    sizes = num_nodes, num_graphs, width, x.stride(1)
-    _graph_sum[grid](x, first_node, view_stride(first_node), summed, *sizes, **shape)
+    _graph_sum[grid](x, first_node, view_stride(first_node), summed, num_nodes, num_graphs, width, **shape)
     return summed
 
 
 @triton.jit
-def _graph_sum(
-    x,
-    first_node,
-    stride,
-    summed,
-    num_nodes,
-    num_graphs,
-    width,
-    row_stride,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-):
+def _graph_sum(x, first_node, stride, summed, num_nodes, num_graphs, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     """One program per graph and block of columns."""
     place = tl.program_id(0).to(tl.int64)
     view, graph = place // num_graphs, place % num_graphs
@@ -117,7 +85,7 @@ def _graph_sum(
     total = tl.zeros((COLUMNS,), tl.float32)
     for node in range(begin, end, ROWS):
         nodes = node + tl.arange(0, ROWS)
-        at = x + (view * num_nodes + nodes[:, None]) * row_stride + column[None, :]
+        at = x + (view * num_nodes + nodes[:, None]) * width + column[None, :]
         values = tl.load(at, mask=(nodes < end)[:, None] & inside[None, :], other=0.0)
         total += tl.sum(values.to(tl.float32), 0)
     tl.store(summed + place * width + column, total.to(summed.dtype.element_ty), mask=inside)
@@ -264,21 +232,21 @@ def _message_sum_backward(
 
 
 def add_and_relu(z: Tensor, bias: Tensor) -> Tensor:
-    """Compute ``max(z + bias, 0)`` in place for ``z`` ``(R, d)``; columns beyond the end of ``bias`` have none."""
+    """Compute ``max(z + bias, 0)`` in place for ``z`` ``(R, d)``."""
     num_rows, width = z.shape
     columns = tile_width(width)
     grid = triton.cdiv(num_rows, ROWS), triton.cdiv(width, columns)
-    _add_and_relu[grid](z, bias, num_rows, width, bias.numel(), ROWS=ROWS, COLUMNS=columns)
+    _add_and_relu[grid](z, bias, num_rows, width, ROWS=ROWS, COLUMNS=columns)
     return z
 
 
 @triton.jit
-def _add_and_relu(z, bias, num_rows, width, num_biases, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+def _add_and_relu(z, bias, num_rows, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     column, inside = tile_columns(tl.program_id(1), width, COLUMNS)
     mask = (row < num_rows)[:, None] & inside[None, :]
     at = z + row[:, None] * width + column[None, :]
-    value = add_bias_and_clamp(at, mask, tl.load(bias + column, mask=column < num_biases, other=0.0), 0.0)
+    value = add_bias_and_clamp(at, mask, tl.load(bias + column, mask=inside, other=0.0), 0.0)
     tl.store(at, value.to(z.dtype.element_ty), mask=mask)
 
 

@@ -31,12 +31,6 @@ def view_stride(values: Tensor) -> int:
     return values.shape[-1] if values.dim() == 2 else 0
 
 
-def evenly_spaced(x: Tensor) -> Tensor:
-    """``x`` ``(V, N, d)`` with consecutive columns, and rows at one distance through all views; a copy if need be."""
-    is_even = x.stride(2) == 1 and x.stride(0) == x.shape[1] * x.stride(1)
-    return x if is_even else x.contiguous()
-
-
 def sum_parts(parts: Tensor) -> tuple[Tensor, Tensor]:
     """Add up ``(K, V, parts, d)`` over parts, ``(K, V, d)``, and also over views, ``(K, d)``."""
     num_kinds, num_views, num_parts, width = parts.shape
