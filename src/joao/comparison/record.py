@@ -114,7 +114,7 @@ def start_record(dataset: Dataset, plan: Plan, out: Path | None = None) -> Recor
         "protocol": {
             **PROTOCOL,
             **({"folds": TWINS_TOGETHER} if plan.twins_together else {}),
-            **describe_scoring(plan.scorer, len(classes), plan.folds),
+            **describe_scoring(plan.scorer, len(classes), plan.folds, plan.device),
         },
         "data": {**describe_data(dataset), "labels": labels},
         "folds": plan.folds,

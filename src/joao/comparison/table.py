@@ -156,7 +156,8 @@ def compare(
             must guard its code by ``if __name__ == "__main__":``.
         twins_together: whether indistinguishable graphs stay in the same fold, see
             :func:`joao.data.refinement.find_twins`.
-        scorer: ``exact``, ``linear`` or ``auto``, see :func:`joao.evaluation.embeddings.evaluate_embeddings`.
+        scorer: ``exact``, ``compiled``, ``linear`` or ``auto``, see
+            :func:`joao.evaluation.embeddings.evaluate_embeddings`.
         tasks: molecules with tasks instead of classes are compared by other methods, which predict the tasks: forests
             on fingerprints and descriptors, and an encoder, see :data:`joao.comparison.molecule_table.METHODS`. These
             are the tasks; empty: all.

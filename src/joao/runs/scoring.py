@@ -118,7 +118,7 @@ def evaluate(
             "pre-training": "transductive: on these graphs, without labels" if same_graphs else "on other graphs",
             "labels": "shuffled" if shuffle_labels else "true",
             **({} if groups is None else {"folds": TWINS_TOGETHER}),
-            **describe_scoring(scorer, len(classes), num_folds),
+            **describe_scoring(scorer, len(classes), num_folds, device),
         },
         # Shards and the same graphs in memory have different fingerprints; the report looks for that of the run.
         "data": describe_data(dataset) | ({"fingerprint": trained.info.fingerprint} if same_graphs else {}),
@@ -157,9 +157,9 @@ def evaluate(
     return record
 
 
-def describe_scoring(scorer: Scorer, num_graphs: int, num_folds: int) -> dict[str, str]:
+def describe_scoring(scorer: Scorer, num_graphs: int, num_folds: int, device: str) -> dict[str, str]:
     """Describe the scorer in a protocol; nothing for the exact one, as in records of earlier versions."""
-    chosen = choose_scorer(scorer, num_graphs, num_folds)
+    chosen = choose_scorer(scorer, num_graphs, num_folds, str(pick_device(device)))
     return {} if chosen == "exact" else {"scorer": describe_scorer(chosen)}
 
 
