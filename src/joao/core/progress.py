@@ -116,6 +116,11 @@ class Bar:
         self._progress.update(self._task, advance=1, note=note)
         self._print_state(note)
 
+    def note(self, text: str) -> None:
+        """Show what is being done, beside the bar and, even if the caller prints its own lines, in a line."""
+        self._progress.update(self._task, note=escape_control(text))
+        self._print_state(text, in_lines=True)
+
     def add(self, done: int, total: int) -> None:
         """Advance by ``done`` steps of ``total``."""
         self._progress.update(self._task, advance=done, total=total, visible=True)
@@ -129,8 +134,9 @@ class Bar:
         self._table_at = time.monotonic() if is_time else self._table_at
         self._shown.line(f"{title}: {', '.join(' '.join(line[:2]) for line in lines)}", visible=is_time)
 
-    def _print_state(self, note: str = "") -> None:
-        if not self._in_lines or time.monotonic() - self._printed_at < SECONDS_BETWEEN_LINES:
+    def _print_state(self, note: str = "", in_lines: bool = False) -> None:
+        is_due = time.monotonic() - self._printed_at >= SECONDS_BETWEEN_LINES
+        if not is_due or not (self._in_lines or in_lines):
             return
         self._printed_at = time.monotonic()
         state = self._progress.tasks[self._task]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -81,14 +80,16 @@ def evaluate(
     scorer: Scorer = "auto",
     device: str = "auto",
     jobs: int = 1,
-    on_fold: Callable[[int, float], None] | None = None,
+    on_rows: Callable[[str], None] = lambda name: None,
+    on_fold: Callable[[str, int, float], None] = lambda name, number, accuracy: None,
     on_partition: Callable[[dict[str, Any]], None] = lambda record: None,
 ) -> dict[str, Any]:
     """Score an encoder, the same encoder untrained, and the baselines in :data:`REFERENCES` on the same folds.
 
     Graphs without a class calibrate the untrained encoder and fit the baselines, and are not scored.
 
-    ``on_fold`` is called ``(len(REFERENCES) + 1) * len(partitions) * num_folds`` times, with the number of the call;
+    ``on_rows`` is called before the rows of each of :data:`REFERENCES` and ``run`` are computed, with its name;
+    ``on_fold`` with a name, partition and accuracy ``(len(REFERENCES) + 1) * len(partitions) * num_folds`` times; and
     ``on_partition`` after each partition, with the record of all partitions so far.
     """
     check_can_evaluate(trained)
@@ -106,10 +107,13 @@ def evaluate(
     untrained = make_untrained(recipe, dataset, features, device=device)
     encoders = {"untrained_initial": initial, "untrained": untrained, "run": trained}
     everything = dataset.without_labels()
-    vectors: dict[str, Any] = {
-        name: BASELINES[name]().fit(everything).transform(graphs) for name in REFERENCES if name in BASELINES
-    }
-    vectors |= {name: encoder.embed(graphs).numpy() for name, encoder in encoders.items()}
+    vectors: dict[str, Any] = {}
+    for name in (*REFERENCES, "run"):
+        on_rows(name)
+        if name in BASELINES:
+            vectors[name] = BASELINES[name]().fit(everything).transform(graphs)
+        else:
+            vectors[name] = encoders[name].embed(graphs).numpy()
     same_graphs = dataset.has_fingerprint(trained.info.fingerprint)
     record: dict[str, Any] = {
         "protocol": {
@@ -125,11 +129,14 @@ def evaluate(
         "chance": chance_level(classes),
     }
     rest = {"features": features.rule, "recipe": recipe.table(), **provenance(device)}
-    folds_done = count()
     parts: dict[str, list[PartitionScores]] = {name: [] for name in vectors}
     for partition in partitions:
         scores = {}
         for name, embeddings in vectors.items():
+
+            def report(_: int, accuracy: float, name: str = name, partition: int = partition) -> None:
+                on_fold(name, partition, accuracy)
+
             found = evaluate_embeddings(
                 embeddings,
                 classes,
@@ -142,7 +149,7 @@ def evaluate(
                 jobs=jobs,
                 device=str(pick_device(device)),
                 scorer=scorer,
-                on_fold=None if on_fold is None else lambda _, accuracy: on_fold(next(folds_done), accuracy),
+                on_fold=report,
             )
             parts[name] += found.partitions
             scores[name] = replace(found, partitions=tuple(parts[name]))
