@@ -21,6 +21,7 @@ from torch import Tensor
 
 from joao.core.errors import UserError
 from joao.core.graphs import GraphBatch, GraphStore
+from joao.core.randomness import numpy_generator
 from joao.kernels.svm_dual import MAX_STEPS, TOLERANCE
 
 FOLDER = Path(__file__).parent / "_native"
@@ -251,7 +252,7 @@ def find_twins(
     """
     sizes = np.diff(first_node)
     start = np.repeat(first_node[:-1], sizes)  # of the graph of each node
-    code = np.random.default_rng(0).integers(2**64, size=len(start), dtype=np.uint64)
+    code = numpy_generator(0, "twins").integers(2**64, size=len(start), dtype=np.uint64)
     neighbours = source + np.repeat(start, np.diff(first_edge))
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(code[neighbours])])  # modulo 2**64
     _, first, number = np.unique(
