@@ -319,6 +319,8 @@ def test_steps_inside_a_seed(graphs, jobs):
         said = {name: [step.state for step in steps if step[:2] == (name, seed)] for name in plan.methods}
         assert said["graphcl"] == ["embedding", "epoch 1 of 2", "epoch 2 of 2", *folds]
         assert said["wl"] == (folds if seed else ["embedding", *folds])  # its rows are the same for all seeds
+        shares = [step.share for step in steps if step[:2] == ("graphcl", seed)]
+        assert shares == pytest.approx([0, 1 / 4, 1 / 2, 4 / 6, 5 / 6, 1])
 
 
 def test_graphs_without_a_label_are_seen_but_not_scored(graphs):

@@ -35,9 +35,10 @@ from joao.training.device import pick_device
 # Above either limit, the default is to pre-train one method instead of three.
 LARGE_NODES, LARGE_GRAPHS = 1_000_000, 10_000
 
-
 # Why a process may have ended by itself, or by a signal.
 _HINTS = (". A script must guard its code by if __name__ == '__main__'.", ", possibly out of memory.")
+
+OnState = Callable[[str, float], None]
 
 
 class Choice(NamedTuple):
@@ -130,11 +131,11 @@ def make_rows(
     seed: int,
     epochs: int | None = None,
     device: str = "auto",
-    on_state: Callable[[str], None] = lambda state: None,
+    on_state: OnState = lambda state, share: None,
 ) -> Rows:
     """Compute ``(G, d)`` embeddings or kernel features; the method does not see the labels.
 
-    ``on_state`` is called with the epoch, and the batch inside a long one, during pre-training.
+    ``on_state`` is called during pre-training with the epoch, and the batch inside a long one, and the share of all.
     """
     dataset = dataset.without_labels()
     if name in BASELINES:
@@ -142,13 +143,16 @@ def make_rows(
     recipe = method_recipe(name, dataset.kind, seed=seed, epochs=epochs)
     if name == UNTRAINED:
         return make_untrained(recipe, dataset, device=device).embed(dataset).numpy()
-    of_all = f"of {recipe.training.epochs}"
+    epochs = recipe.training.epochs
     trained = pretrain(
         recipe,
         dataset,
         device=device,
-        on_epoch=lambda epoch: on_state(f"epoch {epoch.epoch} {of_all}"),
-        on_batch=lambda at: on_state(f"epoch {at.epoch} {of_all}, batch {at.batch:,} of {at.batches:,}"),
+        on_epoch=lambda epoch: on_state(f"epoch {epoch.epoch} of {epochs}", epoch.epoch / epochs),
+        on_batch=lambda at: on_state(
+            f"epoch {at.epoch} of {epochs}, batch {at.batch:,} of {at.batches:,}",
+            (at.epoch - 1 + at.batch / at.batches) / epochs,
+        ),
     )
     return trained.embed(dataset).numpy()
 
@@ -157,11 +161,12 @@ SeedScore = dict[str, Any]
 
 
 class Step(NamedTuple):
-    """How far a seed of a method is, in words."""
+    """How far a seed of a method is, in words and as a share: computing its rows and scoring them are half each."""
 
     method: str
     seed: int
     state: str
+    share: float
 
     def __str__(self) -> str:
         return f"{self.method}, seed {self.seed}: {self.state}"
@@ -186,10 +191,8 @@ class Task:
     own: Any = None  # an own method; pickled if it is for another process
 
 
-def _rows_of_parts(
-    parts: Sequence[str], task: Task, seed: int, device: str, on_state: Callable[[str], None]
-) -> list[Rows]:
-    on_state("embedding")
+def _rows_of_parts(parts: Sequence[str], task: Task, seed: int, device: str, on_state: OnState) -> list[Rows]:
+    on_state("embedding", 0.0)
     if task.own is not None:
         return [own_rows(task.own, task.dataset, seed)]
     settings: dict[str, Any] = {"seed": seed, "epochs": task.epochs, "device": device, "on_state": on_state}
@@ -213,11 +216,12 @@ def score_seeds(task: Task, on_step: OnStep = lambda step: None) -> Iterator[See
     cost: dict[str, Any] = {}
     for seed in task.seeds:
 
-        def on_state(state: str, seed: int = seed) -> None:
-            on_step(Step(task.method, seed, state))
+        def on_state(state: str, share: float, seed: int = seed) -> None:
+            on_step(Step(task.method, seed, state, share / 2))
 
         def on_fold(number: int, accuracy: float, seed: int = seed) -> None:
-            on_step(Step(task.method, seed, f"fold {number + 1} of {task.num_folds}"))
+            done = number + 1
+            on_step(Step(task.method, seed, f"fold {done} of {task.num_folds}", (1 + done / task.num_folds) / 2))
 
         if not rows or is_random is not False:
             before, make = rows, partial(_rows_of_parts, parts, task, seed, device, on_state)

@@ -212,18 +212,24 @@ def run(dataset: Dataset, plan: Plan, out: Path | None, shown: Progress) -> Comp
     if missing:
         shown.line(f"comparing {', '.join(plan.methods)} on {dataset.name}, {quantity(plan.partitions, 'seeds')} each")
     steps: dict[str, Step] = {}  # of the methods that are being computed
+    finished = 0
     with shown.bar("comparing", missing, in_lines=False) as bar:
+
+        def show(note: str) -> None:
+            bar.note(note, finished + sum(step.share for step in steps.values()))
 
         def on_step(step: Step) -> None:
             steps[step.method] = step
-            bar.note("; ".join(map(str, steps.values())))
+            show("; ".join(map(str, steps.values())))
 
         def on_done(done: Outcome) -> None:
+            nonlocal finished
             steps.pop(done.method, None)
             if done.score is None:
                 shown.line(f"failed: {done.method}: {done.failure}")
                 return
-            bar.advance(f"{done.method}, seed {done.score['seed']}: {100 * done.score['mean']:.1f} %")
+            finished += 1
+            show(f"{done.method}, seed {done.score['seed']}: {100 * done.score['mean']:.1f} %")
             shown.line(f"done: {done.method}, seed {done.score['seed']}")
 
         def on_partition(record: Mapping[str, Any]) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger("joao")
 SECONDS_BETWEEN_LINES = 10.0
+SECONDS_OF_SPEED = 600.0  # the time left is estimated from the steps in this time
 
 
 class Progress:
@@ -84,7 +85,12 @@ class Progress:
 
         console = _console()
         is_shown = self.bars and _shows_bars(console)
-        with WithTable(*columns, console=console, disable=not is_shown, get_time=lambda: time.monotonic()) as shown:
+        options: dict[str, Any] = {
+            "console": console,
+            "disable": not is_shown,
+            "speed_estimate_period": SECONDS_OF_SPEED,
+        }
+        with WithTable(*columns, **options, get_time=lambda: time.monotonic()) as shown:
             task = shown.add_task(escape_control(what), total=total, visible=total is not None, note="")
             try:
                 yield Bar(shown, task, self, in_lines)
@@ -116,9 +122,12 @@ class Bar:
         self._progress.update(self._task, advance=1, note=note)
         self._print_state(note)
 
-    def note(self, text: str) -> None:
-        """Show what is being done, beside the bar and, even if the caller prints its own lines, in a line."""
-        self._progress.update(self._task, note=escape_control(text))
+    def note(self, text: str, done: float | None = None) -> None:
+        """Show what is being done, beside the bar and, even if the caller prints its own lines, in a line.
+
+        ``done`` is the number of steps so far, with a share of those that are being done.
+        """
+        self._progress.update(self._task, completed=done, note=escape_control(text))
         self._print_state(text, in_lines=True)
 
     def add(self, done: int, total: int) -> None:
@@ -140,7 +149,7 @@ class Bar:
             return
         self._printed_at = time.monotonic()
         state = self._progress.tasks[self._task]
-        parts = [f"{state.description}: {state.completed:,.0f} of {state.total:,.0f}"]
+        parts = [f"{state.description}: {int(state.completed):,} of {state.total:,.0f}"]
         parts += [f"{format_seconds(state.time_remaining)} left"] if state.time_remaining else []
         self._shown.line(", ".join([*parts, *([note] if note else [])]))
 
