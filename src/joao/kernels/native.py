@@ -109,9 +109,10 @@ class _Graphs(ctypes.Structure):
     _fields_ = (
         *(
             (name, c_void_p)
-            for name in ("first_node", "first_edge", "source", "first_value", "column", "value", "dense", "twin")
+            for name in ("first_node", "first_edge", "source", "first_value", "column", "value", "dense")
         ),
         ("features", c_int64),
+        ("twin", c_void_p),
     )
 
 

@@ -223,9 +223,9 @@ struct Graphs {
     const int32_t* column;
     const float* value;
     const float* dense;  // (N, d) x, or null
-    // (N), or null: the first node of the graph, counted inside it, that has the same neighbours and itself as the node.
-    const int32_t* twin;
     int64_t features;
+    // (N), or null: the first node of the graph, counted inside it, that has, with itself, the same neighbours.
+    const int32_t* twin;
 };
 
 struct Augmentation {
