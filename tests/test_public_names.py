@@ -2,10 +2,13 @@
 
 import doctest
 import functools
+import gc
 import importlib
 import inspect
 import re
 from pathlib import Path
+
+import pytest
 
 import joao
 
@@ -62,3 +65,17 @@ def test_what_is_missing_is_seen():
     assert undocumented(Bare) == ["method"]
     assert examples(Bare) == []
     assert len(examples(joao.UserError)) == 2
+
+
+@pytest.mark.parametrize("was_enabled", [True, False])
+def test_loading_a_name_leaves_the_garbage_collector_as_it_was(was_enabled, monkeypatch):
+    seen = []
+    monkeypatch.setattr(importlib, "import_module", lambda name: seen.append(gc.isenabled()))
+    monkeypatch.setitem(joao._HOME, "missing", "joao")
+    try:
+        (gc.enable if was_enabled else gc.disable)()
+        with pytest.raises(AttributeError):
+            joao.__getattr__("missing")  # the import fails
+        assert (seen, gc.isenabled()) == ([False], was_enabled)
+    finally:
+        gc.enable()

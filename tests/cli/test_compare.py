@@ -48,8 +48,8 @@ def test_quiet(joao, labelled, tmp_path):
 def test_interrupted(joao, labelled, monkeypatch, with_out):
     real, done = recording.run_here, []
 
-    def stops(tasks):
-        for each in real(tasks):
+    def stops(tasks, on_step):
+        for each in real(tasks, on_step):
             if done:
                 raise KeyboardInterrupt
             done.append(each)
@@ -69,8 +69,8 @@ def test_interrupted(joao, labelled, monkeypatch, with_out):
 def test_interrupted_after_a_partition(joao, labelled, tmp_path, monkeypatch, out):
     real = recording.run_here
 
-    def stops(tasks):
-        for each in real(tasks):
+    def stops(tasks, on_step):
+        for each in real(tasks, on_step):
             if each.score and each.score["seed"] == 1:
                 raise KeyboardInterrupt
             yield each

@@ -265,7 +265,7 @@ def test_failures_of_a_process(monkeypatch, error, expected):
 def test_messages_of_a_process(monkeypatch, graphs):
     sent = []
     parent = SimpleNamespace(send=sent.append, recv=lambda: sent.append("waited"))
-    monkeypatch.setattr(processes, "score_seeds", lambda task: iter([{"seed": seed} for seed in task.seeds]))
+    monkeypatch.setattr(processes, "score_seeds", lambda task, on_step: iter([{"seed": seed} for seed in task.seeds]))
     processes._run_task(parent, Task("joao", [0, 1], graphs))
     assert sent == [{"seed": 0}, "waited", {"seed": 1}, None]
 
@@ -295,8 +295,32 @@ def test_interrupted_comparison_has_the_finished_partitions(graphs, tmp_path):
     def stop_at_once(done):
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        compute(graphs, plan, None, stop_at_once)
+    nothing = compute(graphs, plan, tmp_path / "nothing.json", stop_at_once)
+    assert (nothing["partitions"], nothing["fold hashes"]) == (0, [])
+    assert "0 of 3" in nothing["interrupted"]
+    assert [row.accuracy for row in rows(nothing)] == [None] * len(nothing["compared"])
+    assert record_verdict(nothing) is None
+    told.clear()
+    rest = compute(graphs, plan, tmp_path / "nothing.json", told.append)  # the first seed was kept
+    assert sorted((done.method, done.score["seed"]) for done in told if done.score) == [
+        *(("counting", 1), ("counting", 2), ("random", 0), ("random", 1), ("random", 2))
+    ]
+    assert rest["partitions"] == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", [None, 2])
+def test_steps_inside_a_seed(graphs, jobs):
+    """Each method says its epochs and folds in order, in this process and in others."""
+    plan, steps = replace(PLAN, methods=("graphcl", "wl"), epochs=2, jobs=jobs), []
+    compute(graphs, plan, on_step=steps.append)
+    folds = [f"fold {number} of 3" for number in (1, 2, 3)]
+    for seed in (0, 1):
+        said = {name: [step.state for step in steps if step[:2] == (name, seed)] for name in plan.methods}
+        assert said["graphcl"] == ["embedding", "epoch 1 of 2", "epoch 2 of 2", *folds]
+        assert said["wl"] == (folds if seed else ["embedding", *folds])  # its rows are the same for all seeds
+        shares = [step.share for step in steps if step[:2] == ("graphcl", seed)]
+        assert shares == pytest.approx([0, 1 / 4, 1 / 2, 4 / 6, 5 / 6, 1])
 
 
 def test_graphs_without_a_label_are_seen_but_not_scored(graphs):

@@ -6,7 +6,9 @@ import json
 import pytest
 
 import joao
+from joao.comparison import record as recording
 from joao.comparison.table import FILE_TYPES, HEADER, Comparison, check_out, closing_lines, heading, table_lines
+from joao.core import progress
 from joao.data.synthetic import random_graphs
 from joao.evaluation import svm
 from tests.messages import assert_mentions, notice, refused
@@ -144,6 +146,39 @@ def test_partial_labels_and_scorer_are_said(record):
     record["protocol"]["scorer"] = "linear scorer (1,000 landmarks)"
     record["interrupted"] = "after 2 of 5 partitions"
     assert_mentions(heading(Comparison(record)), "40 graphs", 30, "(1,000 landmarks)", "2 of 5")
+
+
+def test_interrupted_before_the_first_partition(monkeypatch, tmp_path):
+    def stops(tasks, on_step):
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr(recording, "run_here", stops)
+    graphs = random_graphs(24, mean_nodes=6, seed=5)
+    with notice("0 of 2"):
+        found = joao.compare(
+            graphs, ["untrained", "wl", "ldp", "histogram"], partitions=2, folds=3, out=tmp_path / "table.csv"
+        )
+    assert not (tmp_path / "table.csv").exists()
+    assert found.verdict is None
+    assert "0 of 2" in repr(found)
+    assert [line[0] for line in table_lines(found)] == ["chance"]
+    found.plot()
+
+
+def test_what_is_computed_is_shown_inside_a_seed(monkeypatch, caplog):
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(svm, "C_GRID", (0.1, 1.0))
+    graphs = random_graphs(24, mean_nodes=6, seed=5)
+    with caplog.at_level("INFO", "joao"), notice("wl"):
+        joao.compare(graphs, ["graphcl"], partitions=1, folds=3, epochs=2, device="cpu")
+    *lines, last = [line for line in caplog.messages if "graphcl, seed 0: " in line]
+    assert [line.rsplit(": ", 1)[1] for line in lines] == [
+        *("embedding", "epoch 1 of 2", "epoch 2 of 2", "fold 1 of 3", "fold 2 of 3", "fold 3 of 3")
+    ]
+    # Seeds of graphcl and the cheap baselines; the first is finished with its last fold.
+    assert [" 1 of 5" in line for line in [*lines, last]] == [False] * 5 + [True] * 2
+    assert all(" 0 of 5" in line for line in lines[:5])
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from scipy.stats import kstest
@@ -123,15 +124,44 @@ def test_law_of_dropped_nodes(draw, make_batch, assert_law):
 
 @needs_core
 @pytest.mark.parametrize("drop_only", [False, True])
-def test_law_of_perturbed_edges(draw, make_batch, assert_law, drop_only):
-    given = {(0, 1), (1, 2), (2, 3), (0, 3), (0, 2)}
-    batch = make_batch([(4, sorted(given))] * 6000)
+@pytest.mark.parametrize(
+    ("size", "given", "count"), [(4, {(0, 1), (1, 2), (2, 3), (0, 3), (0, 2)}, 2), (9, {(0, 8), (3, 8)}, 1)]
+)
+def test_law_of_perturbed_edges(draw, make_batch, assert_law, size, given, count, drop_only):
+    """The core has two forms, for dense and for sparse graphs."""
+    batch = make_batch([(size, sorted(given))] * 6000)
     law = Counter()
-    pairs = [*itertools.combinations(range(4), 2)]
-    for dropped in itertools.combinations(given, 2):
-        for new in [()] if drop_only else itertools.product(pairs, repeat=2):
-            law[frozenset((given - {*dropped}) | {*new})] += 1 / 10 / (1 if drop_only else 36)
-    assert_law(edges_of(draw(batch, EdgePerturb(0.4, drop_only=drop_only)), 4), law)
+    pairs = [*itertools.combinations(range(size), 2)]
+    ways = [
+        frozenset((given - {*dropped}) | {*new})
+        for dropped in itertools.combinations(given, count)
+        for new in ([()] if drop_only else itertools.product(pairs, repeat=count))
+    ]
+    for way in ways:
+        law[way] += 1 / len(ways)
+    view = draw(batch, EdgePerturb((count + 0.1) / len(given), drop_only=drop_only))
+    assert_law(edges_of(view, size), law)
+
+
+@needs_core
+@pytest.mark.parametrize("drop_only", [False, True])
+def test_perturbed_edges_of_dense_graphs_of_many_nodes(draw, make_batch, drop_only):
+    """More nodes than bits in a word: how often a pair is an edge depends only on whether it was one."""
+    size, copies = 150, 60
+    pairs = np.array([*itertools.combinations(range(size), 2)])
+    is_edge = np.random.default_rng(0).random(len(pairs)) < 0.6
+    batch = make_batch([(size, list(map(tuple, pairs[is_edge].tolist())))] * copies)
+    view = draw(batch, EdgePerturb(0.2, drop_only=drop_only))
+    found = np.array([[pair in edges for pair in map(tuple, pairs.tolist())] for edges in edges_of(view, size)])
+    count = int(0.2 * is_edge.sum() + 1e-9)
+    if drop_only:
+        assert (found[:, is_edge].sum(axis=1) == is_edge.sum() - count).all()
+    drawn = 0.0 if drop_only else 1 - (1 - 1 / len(pairs)) ** count  # of a pair, at least once
+    share = count / is_edge.sum()
+    for chosen, expected in ((is_edge, 1 - share * (1 - drawn)), (~is_edge, drawn)):
+        for part in ((pairs < 64).all(1), (pairs >= 128).all(1), (pairs[:, 0] < 64) & (pairs[:, 1] >= 64)):
+            rate, number = found[:, chosen & part].mean(), copies * (chosen & part).sum()
+            assert abs(rate - expected) <= 5 * (expected * (1 - expected) / number) ** 0.5
 
 
 def growth_law(size, edges, wanted):
@@ -230,7 +260,34 @@ SETTINGS = {
 def test_gradients_and_losses_are_those_of_float64(library, mutag, setting, features, generator):
     assert library is not None
     store = mutag if features == "labels" else replace(mutag, x=torch.randn(*mutag.x.shape, generator=generator()))
+    check_gradients(make_training(store, **SETTINGS[setting]), features, generator)
+
+
+@needs_core
+@pytest.mark.parametrize("setting", ["default", "wide", "as in the paper"])
+def test_gradients_on_graphs_of_cliques_are_those_of_float64(library, make_batch, setting, generator):
+    """Most nodes have twins, whose sums over neighbours the core computes once."""
+    assert library is not None
+    rng = np.random.default_rng(0)
+    graphs = []
+    for size in rng.integers(8, 40, size=188).tolist():
+        members = [rng.choice(size, size=rng.integers(size // 2, size + 1), replace=False).tolist() for _ in range(3)]
+        graphs.append((size, sorted({tuple(sorted(p)) for each in members for p in itertools.combinations(each, 2)})))
+    store = store_of(make_batch(graphs))
+    store = replace(store, x=torch.randn(len(store.x), 5, generator=generator()))
     training = make_training(store, **SETTINGS[setting])
+    arrays = training.steps.core._arrays
+    start = np.repeat(arrays["first_node"][:-1], np.diff(arrays["first_node"]))
+    first = {}
+    ends = zip(arrays["first_edge"], arrays["first_edge"][1:], strict=False)
+    for node, (begin, end) in enumerate(ends):
+        closed = (start[node], *sorted({*arrays["source"][begin:end].tolist(), node - start[node]}))
+        assert arrays["twin"][node] == first.setdefault(closed, node - start[node])
+    assert len(first) < len(start) / 2
+    check_gradients(training, "numbers", generator)
+
+
+def check_gradients(training, features, generator):
     assert training.is_compiled
     for first, second in [(0, 0), (1, 2), (4, 6), (5, 3), (7, 4)]:
         graphs = torch.randperm(188, generator=generator(first))[:40]

@@ -5,8 +5,8 @@ import pytest
 from sklearn.svm import SVC
 
 from joao.core.errors import UserError
-from joao.evaluation import svm
-from joao.evaluation.embeddings import evaluate_embeddings
+from joao.evaluation import embeddings, svm
+from joao.evaluation.embeddings import EXACT_UP_TO, choose_scorer, evaluate_embeddings
 from joao.evaluation.folds import folds
 from joao.evaluation.svm import C_GRID, score_folds
 from joao.kernels import native
@@ -115,6 +115,20 @@ def test_the_record_names_the_solver_and_a_missing_core_is_an_error(monkeypatch)
     monkeypatch.setenv("JOAO_NATIVE", "off")
     with pytest.raises(UserError, match="off"):
         evaluate_embeddings(x, classes, partitions=[0], num_folds=3, scorer="compiled")
+
+
+def test_auto_takes_the_compiled_core_where_it_is_the_fastest_exact_solver(monkeypatch):
+    x, classes = noisy_data(0, num_graphs=40)
+    settings = {"partitions": [0], "num_folds": 3}
+    expected = evaluate_embeddings(x, classes, **settings, scorer="compiled")
+    assert evaluate_embeddings(x, classes, **settings, scorer="auto") == expected
+    assert evaluate_embeddings(x, classes, **settings).scorer == "exact"  # what repro uses
+    assert choose_scorer("auto", EXACT_UP_TO) == "compiled"
+    assert choose_scorer("auto", EXACT_UP_TO + 1) == "linear"
+    monkeypatch.setattr(embeddings, "has_fast_solver", lambda rows, device: device == "cuda")
+    assert [choose_scorer("auto", 40, device=device) for device in ("cpu", "cuda")] == ["compiled", "exact"]
+    monkeypatch.setenv("JOAO_NATIVE", "off")
+    assert choose_scorer("auto", 40) == "exact"
 
 
 def test_a_training_part_of_one_class_predicts_it():

@@ -96,10 +96,18 @@ def test_gains_are_paired(record):
         assert gain.mean == pytest.approx(np.mean(ours) - np.mean(theirs))
 
 
-def test_on_fold_is_called_for_every_fold(trained):
-    told = []
-    evaluate(trained, GRAPHS, **SETTINGS, device="cpu", on_fold=lambda fold, accuracy: told.append(fold))
-    assert told == list(range((len(REFERENCES) + 1) * 2 * 3))
+def test_progress_names_what_is_embedded_and_scored(trained):
+    names, embedded, scored = [*REFERENCES, "run"], [], []
+    callbacks = {"on_rows": embedded.append, "on_fold": lambda *fold: scored.append(fold)}
+    record = evaluate(trained, GRAPHS, **SETTINGS, device="cpu", **callbacks)
+    assert embedded == names
+    assert scored == [
+        (name, part["partition"], accuracy)
+        for number in range(2)
+        for name in names
+        for part in record[name]["partitions"][number : number + 1]
+        for accuracy in part["accuracies"]
+    ]
 
 
 def test_record_states_other_graphs_and_unscaled_features(trained):

@@ -9,6 +9,7 @@ from joao.config.recipe import Schedule
 from joao.core.randomness import torch_generator
 from joao.heads import HEADS
 from joao.policies import POLICIES, Fixed, MinMax, Uniform
+from joao.training import pretrain
 from joao.training.model import ContrastiveModel
 from joao.training.pretrain import Pretraining
 from joao.training.steps import BatchViews, pair_losses
@@ -165,6 +166,28 @@ def test_pair_losses_are_measured_on_the_batches_that_the_schedule_says(
     list(make_training(method, epochs=1, batch_size=batch_size, update_batches=update_batches).run())
     graphs = {1: batch_size, 2: 12, 4: 21}[measured]
     assert Counting.shown == 2 * 21 + 2 * graphs
+
+
+@pytest.mark.parametrize(
+    ("least", "schedule", "measured"),
+    [
+        (4, {"batch_size": 6}, 4),  # a part of one batch of four
+        (1, {"batch_size": 21}, 3),  # a tenth of the graphs, rounded up
+        (7, {"batch_size": 6}, 6),  # a batch that is small already
+        (4, {"batch_size": 6, "update_batches": 2}, 12),  # what the schedule says
+        (1, {"batch_size": 2}, 2),  # ten batches: one of them
+    ],
+)
+def test_pair_losses_of_few_batches_are_measured_on_a_part_of_one(
+    make_method, make_training, monkeypatch, least, schedule, measured
+):
+    monkeypatch.setattr(pretrain, "LEAST_MEASURED", least)
+    training, seen = make_training(epochs=1, seed=9, **schedule), []
+    measure = training.steps.measure
+    monkeypatch.setattr(training.steps, "measure", lambda batches: measure(seen.extend(each := [*batches]) or each))
+    list(training.run())
+    order = torch.randperm(21, generator=torch_generator(9, "evaluation batches"))
+    assert torch.cat(seen).tolist() == order[:measured].tolist()
 
 
 def test_only_the_heads_of_drawn_pairs_learn(make_method, make_training):

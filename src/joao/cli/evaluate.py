@@ -92,7 +92,7 @@ def score(
     from joao.report.scores import bars
     from joao.runs.scoring import REFERENCES, evaluate
 
-    num_folds, records = options.get("num_folds", 10), list[dict[str, Any]]()
+    num_folds, records, names = options.get("num_folds", 10), list[dict[str, Any]](), {**titles(), "run": "run"}
 
     def lines(record: dict[str, Any]) -> list[list[str]]:
         return [[bar.name, with_deviation(bar.mean, bar.std)] for bar in bars(record, "", dataset.name)]
@@ -103,8 +103,18 @@ def score(
             records.append(record)
             bar.show(f"After {len(records)} of 5 partitions", HEADER, lines(record))
 
+        def on_fold(name: str, partition: int, accuracy: float) -> None:
+            bar.advance(f"{names[name]}, partition {partition + 1}")
+
         try:
-            record = evaluate(trained, dataset, on_fold=lambda *_: bar.advance(), on_partition=on_partition, **options)
+            record = evaluate(
+                trained,
+                dataset,
+                on_rows=lambda name: bar.note(f"embedding: {names[name]}"),
+                on_fold=on_fold,
+                on_partition=on_partition,
+                **options,
+            )
         except KeyboardInterrupt:
             if not records:
                 raise Interrupted("interrupted before the first partition was finished. Nothing is kept.") from None
@@ -218,13 +228,12 @@ def compare(
     for notice in choice.notices:
         output.notice(notice)
     plan = Plan(choice.names, partitions or 5, folds or 10, epochs, device, cores, twins_together, cast(Any, scorer))
-    try:
-        comparison = run(dataset, plan, out, output.shown)
-    except KeyboardInterrupt:
+    comparison = run(dataset, plan, out, output.shown)
+    if not comparison.record["partitions"]:
         kept = "Nothing is kept" if out else "Nothing is kept; use --out FILE.json to keep finished work"
         if out and out.exists():
             kept = f"Finished work is in {out}; run the same command again to continue"
-        raise Interrupted(f"interrupted before the first partition was finished. {kept}.") from None
+        raise Interrupted(f"interrupted before the first partition was finished. {kept}.")
     _print_table(comparison, heading(comparison), closing_lines(comparison), output)
     _print_path(out, output)
     if "interrupted" in comparison.record:

@@ -70,8 +70,9 @@ ScorerName = Annotated[
     str,
     Option(
         "--scorer",
-        help="exact (an SVM), compiled (an SVM several times as fast, if the compiled core was built), linear "
-        "(Nyström features, for many graphs), or auto: exact up to 10,000 graphs.",
+        help="exact (an SVM fitted by libsvm or on a GPU), compiled (the same in the compiled core, several times as "
+        "fast), linear (Nyström features, for many graphs), or auto: linear above 10,000 graphs, otherwise compiled "
+        "on a CPU if the core was built, otherwise exact.",
     ),
 ]
 TwinsTogether = Annotated[

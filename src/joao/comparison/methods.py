@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,9 +35,10 @@ from joao.training.device import pick_device
 # Above either limit, the default is to pre-train one method instead of three.
 LARGE_NODES, LARGE_GRAPHS = 1_000_000, 10_000
 
-
 # Why a process may have ended by itself, or by a signal.
 _HINTS = (". A script must guard its code by if __name__ == '__main__'.", ", possibly out of memory.")
+
+OnState = Callable[[str, float], None]
 
 
 class Choice(NamedTuple):
@@ -123,24 +124,55 @@ def method_settings(name: str, kind: str, epochs: int | None = None) -> dict[str
     return {option: default for option, default in BASELINES[name].settings().items() if option != "seed"}
 
 
-def make_rows(name: str, dataset: Dataset, *, seed: int, epochs: int | None = None, device: str = "auto") -> Rows:
-    """Compute ``(G, d)`` embeddings or kernel features; the method does not see the labels."""
+def make_rows(
+    name: str,
+    dataset: Dataset,
+    *,
+    seed: int,
+    epochs: int | None = None,
+    device: str = "auto",
+    on_state: OnState = lambda state, share: None,
+) -> Rows:
+    """Compute ``(G, d)`` embeddings or kernel features; the method does not see the labels.
+
+    ``on_state`` is called during pre-training with the epoch, and the batch inside a long one, and the share of all.
+    """
     dataset = dataset.without_labels()
     if name in BASELINES:
         return BASELINES[name](**({"seed": seed} if has_seed(name) else {})).fit_transform(dataset)
     recipe = method_recipe(name, dataset.kind, seed=seed, epochs=epochs)
     if name == UNTRAINED:
         return make_untrained(recipe, dataset, device=device).embed(dataset).numpy()
-    return pretrain(recipe, dataset, device=device).embed(dataset).numpy()
-
-
-def _rows_of_parts(parts: Sequence[str], task: Task, seed: int, device: str) -> list[Rows]:
-    if task.own is not None:
-        return [own_rows(task.own, task.dataset, seed)]
-    return [make_rows(part, task.dataset, seed=seed, epochs=task.epochs, device=device) for part in parts]
+    epochs = recipe.training.epochs
+    trained = pretrain(
+        recipe,
+        dataset,
+        device=device,
+        on_epoch=lambda epoch: on_state(f"epoch {epoch.epoch} of {epochs}", epoch.epoch / epochs),
+        on_batch=lambda at: on_state(
+            f"epoch {at.epoch} of {epochs}, batch {at.batch:,} of {at.batches:,}",
+            (at.epoch - 1 + at.batch / at.batches) / epochs,
+        ),
+    )
+    return trained.embed(dataset).numpy()
 
 
 SeedScore = dict[str, Any]
+
+
+class Step(NamedTuple):
+    """How far a seed of a method is, in words and as a share: computing its rows and scoring them are half each."""
+
+    method: str
+    seed: int
+    state: str
+    share: float
+
+    def __str__(self) -> str:
+        return f"{self.method}, seed {self.seed}: {self.state}"
+
+
+OnStep = Callable[[Step], None]
 
 
 @dataclass(frozen=True)
@@ -159,11 +191,20 @@ class Task:
     own: Any = None  # an own method; pickled if it is for another process
 
 
-def score_seeds(task: Task) -> Iterator[SeedScore]:
+def _rows_of_parts(parts: Sequence[str], task: Task, seed: int, device: str, on_state: OnState) -> list[Rows]:
+    on_state("embedding", 0.0)
+    if task.own is not None:
+        return [own_rows(task.own, task.dataset, seed)]
+    settings: dict[str, Any] = {"seed": seed, "epochs": task.epochs, "device": device, "on_state": on_state}
+    return [make_rows(part, task.dataset, **settings) for part in parts]
+
+
+def score_seeds(task: Task, on_step: OnStep = lambda step: None) -> Iterator[SeedScore]:
     """Yield the result of each seed s: accuracies on partition s, time and memory.
 
     Time and memory are those of computing the embeddings from graphs in memory, including training. The time of scoring
-    is separate. Deterministic methods are computed once, and every seed has their time and memory.
+    is separate. Deterministic methods are computed once, and every seed has their time and memory. ``on_step`` is
+    called after each epoch of pre-training and each fold.
     """
     _, classes, numbers = labelled_graphs(task.dataset)
     parts = [task.method] if task.own is not None else task.method.split("+")
@@ -174,8 +215,16 @@ def score_seeds(task: Task) -> Iterator[SeedScore]:
     rows: list[Rows] = []
     cost: dict[str, Any] = {}
     for seed in task.seeds:
+
+        def on_state(state: str, share: float, seed: int = seed) -> None:
+            on_step(Step(task.method, seed, state, share / 2))
+
+        def on_fold(number: int, accuracy: float, seed: int = seed) -> None:
+            done = number + 1
+            on_step(Step(task.method, seed, f"fold {done} of {task.num_folds}", (1 + done / task.num_folds) / 2))
+
         if not rows or is_random is not False:
-            before, make = rows, partial(_rows_of_parts, parts, task, seed, device)
+            before, make = rows, partial(_rows_of_parts, parts, task, seed, device, on_state)
             rows, seconds, memory = measure_run(make, device)
             cost = {"seconds": seconds, **memory}
             if is_random is None and before:
@@ -196,6 +245,7 @@ def score_seeds(task: Task) -> Iterator[SeedScore]:
             device=str(pick_device(task.device)),  # the same scorer for all methods
             kernel=kernels[0] if len(parts) == 1 else "mean",
             scorer=task.scorer,
+            on_fold=on_fold,
         )
         (partition,) = scores.to_json()["partitions"]
         yield {"seed": seed, **partition, **cost, "seconds of scoring": time.perf_counter() - started}
@@ -220,9 +270,9 @@ class MethodError(Exception):
     """A bug in the process of a method, caused by the exception of that process."""
 
 
-def run_here(tasks: Sequence[Task]) -> Iterator[Outcome]:
+def run_here(tasks: Sequence[Task], on_step: OnStep = lambda step: None) -> Iterator[Outcome]:
     """Run all tasks in this process, one seed of each in turn. A task that fails does not stop the others."""
-    turns = deque((task, score_seeds(task)) for task in tasks)
+    turns = deque((task, score_seeds(task, on_step)) for task in tasks)
     while turns:
         task, scores = turns.popleft()
         try:
@@ -238,14 +288,14 @@ def run_here(tasks: Sequence[Task]) -> Iterator[Outcome]:
                 yield Outcome(task.method, score)
 
 
-def run_in_processes(tasks: Sequence[Task], at_once: int) -> Iterator[Outcome]:
+def run_in_processes(tasks: Sequence[Task], at_once: int, on_step: OnStep = lambda step: None) -> Iterator[Outcome]:
     """Run each task in a new process, so that its memory can be measured, one seed of each in turn.
 
     Yields outcomes as they arrive. A process waits between two seeds until it is its turn again. Own methods that
     cannot be pickled run in this process.
     """
     pickled = {number: make_sendable(task.own) for number, task in enumerate(tasks) if task.own is not None}
-    here = {number: run_here([tasks[number]]) for number, own in pickled.items() if own is None}
+    here = {number: run_here([tasks[number]], on_step) for number, own in pickled.items() if own is None}
     turns, busy, waiting = deque(range(len(tasks))), set[int](), dict[int, Connection]()
     seeds_done, finished = [0] * len(tasks), set[int]()
     with Processes() as processes:
@@ -268,6 +318,9 @@ def run_in_processes(tasks: Sequence[Task], at_once: int) -> Iterator[Outcome]:
             if not busy:
                 continue
             number, message, connection = next(messages)
+            if isinstance(message, Step):
+                on_step(message)
+                continue
             method = tasks[number].method
             busy.discard(number)
             if message is None or isinstance(message, Exception):
@@ -293,10 +346,10 @@ def run_in_processes(tasks: Sequence[Task], at_once: int) -> Iterator[Outcome]:
 
 
 def _run_task(parent: Connection, task: Task) -> None:
-    """Send the result of every seed, wait before each but the first, and send None at the end."""
+    """Send steps and the result of every seed, wait before each but the first, and send None at the end."""
     if task.own is not None:
         task = replace(task, own=pickle.loads(task.own))
-    for number, score in enumerate(score_seeds(task), 1):
+    for number, score in enumerate(score_seeds(task, parent.send), 1):
         parent.send(score)
         if number < len(task.seeds):
             parent.recv()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.comparison.methods import Outcome, Task, method_settings, run_here, run_in_processes
+from joao.comparison.methods import OnStep, Outcome, Task, method_settings, run_here, run_in_processes
 from joao.comparison.own import describe_own, kind_of_own
 from joao.comparison.summary import KINDS, finished_partitions, first_partitions, record_verdict, rows
 from joao.config.methods import CHEAP_BASELINES
@@ -65,17 +65,18 @@ def compute(
     out: Path | None = None,
     on_done: Callable[[Outcome], None] = lambda done: None,
     on_partition: Callable[[Record], None] = lambda record: None,
+    on_step: OnStep = lambda step: None,
 ) -> Record:
     """Score every method on the same folds and return the record; see :func:`joao.compare`.
 
     ``on_done`` is called after every seed and for every method that fails, ``on_partition`` with the record of the
-    first partitions whenever all methods have finished one more. After Ctrl-C the result is such a record, with the
-    key ``interrupted``; before the first partition is finished, KeyboardInterrupt is raised again.
+    first partitions whenever all methods have finished one more, and ``on_step`` inside a seed. After Ctrl-C the result
+    is such a record, with the key ``interrupted``; it may have no partition.
     """
     record = start_record(dataset, plan, out)
     shown = finished_partitions(record)
     try:
-        for done in _run(dataset, plan, missing_seeds(record)):
+        for done in _run(dataset, plan, missing_seeds(record), on_step):
             entry = record["methods"][done.method]
             if done.score is None:
                 entry["failure"] = done.failure
@@ -90,10 +91,10 @@ def compute(
                 on_partition(first_partitions(record, finished))
     except KeyboardInterrupt:
         finished = finished_partitions(record)
-        if not finished:
-            raise
         record = first_partitions(record, finished)
         record["interrupted"] = f"after {finished} of {plan.partitions} partitions"
+        if not finished:
+            return record  # ``out`` has all seeds that are finished
     table, verdict = rows(record), record_verdict(record)
     if all(row.failure for row in table):
         raise UserError(f"compare: all methods failed. {table[0].method}: {table[0].failure}")
@@ -114,7 +115,7 @@ def start_record(dataset: Dataset, plan: Plan, out: Path | None = None) -> Recor
         "protocol": {
             **PROTOCOL,
             **({"folds": TWINS_TOGETHER} if plan.twins_together else {}),
-            **describe_scoring(plan.scorer, len(classes), plan.folds),
+            **describe_scoring(plan.scorer, len(classes), plan.folds, plan.device),
         },
         "data": {**describe_data(dataset), "labels": labels},
         "folds": plan.folds,
@@ -167,13 +168,13 @@ def missing_seeds(record: Record) -> dict[str, list[int]]:
     return {name: to_do for name, to_do in missing.items() if to_do}
 
 
-def _run(dataset: Dataset, plan: Plan, missing: dict[str, list[int]]) -> Iterator[Outcome]:
+def _run(dataset: Dataset, plan: Plan, missing: dict[str, list[int]], on_step: OnStep) -> Iterator[Outcome]:
     # One method at a time on a GPU: methods that share it would slow each other down and spoil the timing.
     at_once = 1 if pick_device(plan.device).type == "cuda" else max(1, min(plan.jobs or 1, len(missing)))
     jobs, groups = (plan.jobs or 1) // at_once, _groups(dataset, plan)
     settings = plan.folds, plan.epochs, plan.device, jobs, groups, plan.scorer
     tasks = [Task(name, seeds, dataset, *settings, plan.own.get(name)) for name, seeds in missing.items()]
-    return run_here(tasks) if plan.jobs is None else run_in_processes(tasks, at_once)
+    return run_here(tasks, on_step) if plan.jobs is None else run_in_processes(tasks, at_once, on_step)
 
 
 def _groups(dataset: Dataset, plan: Plan) -> NDArray[np.int64] | None:

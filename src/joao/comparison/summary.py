@@ -86,10 +86,10 @@ def first_partitions(record: Mapping[str, Any], number: int) -> dict[str, Any]:
 
 
 def accuracies_of(record: Mapping[str, Any], name: str) -> Scores | None:
-    """Return ``(partitions, folds)`` accuracies of a method; None if some are missing."""
+    """Return ``(partitions, folds)`` accuracies of a method; None if some are missing or there are no partitions."""
     seeds = record["methods"].get(name, {}).get("seeds", {})
     wanted = [str(seed) for seed in range(record["partitions"])]
-    if any(seed not in seeds for seed in wanted):
+    if not wanted or any(seed not in seeds for seed in wanted):
         return None
     assert [seeds[seed]["fold_hash"] for seed in wanted] == record["fold hashes"]
     return np.array([seeds[seed]["accuracies"] for seed in wanted], dtype=np.float64)

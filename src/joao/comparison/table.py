@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
 
-from joao.comparison.methods import Outcome, choose_methods
+from joao.comparison.methods import Outcome, Step, choose_methods
 from joao.comparison.molecule_table import TableComparison
 from joao.comparison.molecules import TablePlan, compare_table, has_tasks_only
 from joao.comparison.own import make_sendable
@@ -156,7 +156,8 @@ def compare(
             must guard its code by ``if __name__ == "__main__":``.
         twins_together: whether indistinguishable graphs stay in the same fold, see
             :func:`joao.data.refinement.find_twins`.
-        scorer: ``exact``, ``linear`` or ``auto``, see :func:`joao.evaluation.embeddings.evaluate_embeddings`.
+        scorer: ``exact``, ``compiled``, ``linear`` or ``auto``, see
+            :func:`joao.evaluation.embeddings.evaluate_embeddings`.
         tasks: molecules with tasks instead of classes are compared by other methods, which predict the tasks: forests
             on fingerprints and descriptors, and an encoder, see :data:`joao.comparison.molecule_table.METHODS`. These
             are the tasks; empty: all.
@@ -164,7 +165,8 @@ def compare(
         model: for tasks: the encoder, a run, an export or the name of a bundled model.
         out: file to write, of a type in :data:`FILE_TYPES`. JSON is the record, written after every seed; seeds that it
             already contains are skipped.
-        verbose: 1 shows progress, and the table after each partition. Ctrl-C returns the finished partitions.
+        verbose: 1 shows progress, and the table after each partition. Ctrl-C returns the finished partitions, which may
+            be none.
 
     >>> import joao
     >>> def sizes(graphs):  # number of nodes and edges of each graph
@@ -209,21 +211,33 @@ def run(dataset: Dataset, plan: Plan, out: Path | None, shown: Progress) -> Comp
     missing = sum(len(seeds) for seeds in missing_seeds(start_record(dataset, plan, record_path)).values())
     if missing:
         shown.line(f"comparing {', '.join(plan.methods)} on {dataset.name}, {quantity(plan.partitions, 'seeds')} each")
+    steps: dict[str, Step] = {}  # of the methods that are being computed
+    finished = 0
     with shown.bar("comparing", missing, in_lines=False) as bar:
 
+        def show(note: str) -> None:
+            bar.note(note, finished + sum(step.share for step in steps.values()))
+
+        def on_step(step: Step) -> None:
+            steps[step.method] = step
+            show("; ".join(map(str, steps.values())))
+
         def on_done(done: Outcome) -> None:
+            nonlocal finished
+            steps.pop(done.method, None)
             if done.score is None:
                 shown.line(f"failed: {done.method}: {done.failure}")
                 return
-            bar.advance(f"{done.method}, seed {done.score['seed']}: {100 * done.score['mean']:.1f} %")
+            finished += 1
+            show(f"{done.method}, seed {done.score['seed']}: {100 * done.score['mean']:.1f} %")
             shown.line(f"done: {done.method}, seed {done.score['seed']}")
 
         def on_partition(record: Mapping[str, Any]) -> None:
             title = f"After {record['partitions']} of {quantity(plan.partitions, 'partitions')}"
             bar.show(title, HEADER, table_lines(Comparison(record)))
 
-        comparison = Comparison(compute(dataset, plan, record_path, on_done, on_partition))
-    if out is not None and not is_record:
+        comparison = Comparison(compute(dataset, plan, record_path, on_done, on_partition, on_step))
+    if out is not None and not is_record and comparison.record["partitions"]:
         write_file(out, FILE_TYPES[out.suffix](comparison))
     return comparison
 
@@ -282,11 +296,13 @@ def heading(comparison: Comparison) -> str:
 def table_lines(comparison: Comparison) -> list[list[str]]:
     """Format the rows of the table under :data:`HEADER`, and chance level."""
     chance = ["chance", f"{100 * comparison.record['chance']:.2f}", "", "", ""]
-    return [*(_row_cells(row) for row in comparison.rows), chance]
+    return [*(_row_cells(row) for row in comparison.rows if comparison.record["partitions"]), chance]
 
 
 def closing_lines(comparison: Comparison) -> list[str]:
     """Format failures, the meaning of the columns, the gains of the best pre-trained method, and the verdict."""
+    if not comparison.record["partitions"]:
+        return ["Verdict: none, because no partition was finished."]
     lines = [f"{row.method} failed: {row.failure}" for row in comparison.rows if row.failure]
     on_gpu = comparison.record["machine"]["device"] == "cuda"
     memory = "peak memory (of the GPU for encoders)" if on_gpu else "peak memory"

@@ -136,7 +136,8 @@ class Schedule:
         pair_per: ``batch``: one pair of augmentations for all graphs of a batch, as in the pair losses; ``graph``: one
             pair per graph, as in the published code.
         update_every: training steps between updates of the policy; 0: once per epoch.
-        update_batches: batches that the pair losses are measured on; 0: about a tenth of an epoch, at least one.
+        update_batches: batches that the pair losses are measured on; 0: about a tenth of an epoch, at least one batch
+            or, if that has more, 512 graphs.
         seed: seed of all random numbers.
         negatives: in several processes, ``global``: every graph is compared with the whole batch; ``local``: with the
             share of its process (docs/scaling.md); ``auto``: local on GPUs, global on CPUs.

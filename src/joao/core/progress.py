@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger("joao")
 SECONDS_BETWEEN_LINES = 10.0
+SECONDS_OF_SPEED = 600.0  # the time left is estimated from the steps in this time
 
 
 class Progress:
@@ -84,7 +85,12 @@ class Progress:
 
         console = _console()
         is_shown = self.bars and _shows_bars(console)
-        with WithTable(*columns, console=console, disable=not is_shown, get_time=lambda: time.monotonic()) as shown:
+        options: dict[str, Any] = {
+            "console": console,
+            "disable": not is_shown,
+            "speed_estimate_period": SECONDS_OF_SPEED,
+        }
+        with WithTable(*columns, **options, get_time=lambda: time.monotonic()) as shown:
             task = shown.add_task(escape_control(what), total=total, visible=total is not None, note="")
             try:
                 yield Bar(shown, task, self, in_lines)
@@ -116,6 +122,14 @@ class Bar:
         self._progress.update(self._task, advance=1, note=note)
         self._print_state(note)
 
+    def note(self, text: str, done: float | None = None) -> None:
+        """Show what is being done, beside the bar and, even if the caller prints its own lines, in a line.
+
+        ``done`` is the number of steps so far, with a share of those that are being done.
+        """
+        self._progress.update(self._task, completed=done, note=escape_control(text))
+        self._print_state(text, in_lines=True)
+
     def add(self, done: int, total: int) -> None:
         """Advance by ``done`` steps of ``total``."""
         self._progress.update(self._task, advance=done, total=total, visible=True)
@@ -129,12 +143,13 @@ class Bar:
         self._table_at = time.monotonic() if is_time else self._table_at
         self._shown.line(f"{title}: {', '.join(' '.join(line[:2]) for line in lines)}", visible=is_time)
 
-    def _print_state(self, note: str = "") -> None:
-        if not self._in_lines or time.monotonic() - self._printed_at < SECONDS_BETWEEN_LINES:
+    def _print_state(self, note: str = "", in_lines: bool = False) -> None:
+        is_due = time.monotonic() - self._printed_at >= SECONDS_BETWEEN_LINES
+        if not is_due or not (self._in_lines or in_lines):
             return
         self._printed_at = time.monotonic()
         state = self._progress.tasks[self._task]
-        parts = [f"{state.description}: {state.completed:,.0f} of {state.total:,.0f}"]
+        parts = [f"{state.description}: {int(state.completed):,} of {state.total:,.0f}"]
         parts += [f"{format_seconds(state.time_remaining)} left"] if state.time_remaining else []
         self._shown.line(", ".join([*parts, *([note] if note else [])]))
 

@@ -23,17 +23,20 @@ from joao.kernels.svm_dual import has_fast_solver
 
 Scorer = Literal["auto", "exact", "compiled", "linear"]
 SCORERS = ("auto", "exact", "compiled", "linear")
-# ``auto`` is exact up to this number of graphs. Time and memory of the exact scorer grow at least with its square.
+# ``auto`` is linear above this number of graphs: time and memory of the others grow at least with its square.
 EXACT_UP_TO = 10_000
 
 
-def choose_scorer(wanted: str, num_graphs: int, num_folds: int = 10) -> Scorer:
+def choose_scorer(wanted: str, num_graphs: int, num_folds: int = 10, device: str = "cpu") -> Scorer:
     """Return ``exact``, ``compiled`` or ``linear``; an error if it is not possible."""
     if wanted not in SCORERS:
         raise UserError(f"scorer: expected {', '.join(SCORERS)}, got {short_repr(wanted)}.")
     if wanted == "compiled" and load_library() is None:
         raise UserError(f"scorer 'compiled': the compiled core is {native_level()}. Use the exact scorer.")
-    chosen = ("exact" if num_graphs <= EXACT_UP_TO else "linear") if wanted == "auto" else cast(Scorer, wanted)
+    chosen = cast(Scorer, wanted)
+    if wanted == "auto":
+        is_compiled = load_library() is not None and not has_fast_solver(num_graphs, device)
+        chosen = "linear" if num_graphs > EXACT_UP_TO else "compiled" if is_compiled else "exact"
     if chosen == "linear" and num_folds < 3:
         raise UserError(
             f"scorer 'linear': expected at least 3 folds, got {num_folds}. Use more folds or the exact scorer."
@@ -146,14 +149,15 @@ def evaluate_embeddings(
         num_folds: folds per partition.
         groups: ``(G,)`` group numbers. Graphs of one group stay in the same fold, also in the inner folds. See
             :func:`joao.data.refinement.find_twins`.
-        scorer: ``exact``, ``compiled`` (the same on a CPU, several times as fast, but within libsvm's tolerance
-            instead of equal to it), ``linear`` (:mod:`joao.evaluation.svm_linear`), or ``auto``, which is exact up to
-            :data:`EXACT_UP_TO` graphs.
+        scorer: ``exact`` (libsvm or, on a GPU, its machines side by side), ``compiled`` (the compiled core: several
+            times as fast, but within libsvm's tolerance instead of equal to it), ``linear``
+            (:mod:`joao.evaluation.svm_linear`), or ``auto``: linear above :data:`EXACT_UP_TO` graphs, otherwise
+            compiled if there is a compiled core and ``device`` is no GPU, otherwise exact.
     """
     if not len(partitions):
         raise UserError("evaluation: no partitions given. Give at least one, such as 0.")
     folds_of = [folds(classes, each, num_folds, class_names=class_names, groups=groups) for each in partitions]
-    scorer = choose_scorer(scorer, len(classes), num_folds)
+    scorer = choose_scorer(scorer, len(classes), num_folds, device)
     all_folds = [fold for partition in folds_of for fold in partition]
     if scorer == "linear":
         scores = _score_linear(embeddings, classes, folds_of, kernel, standardise, jobs, on_fold)

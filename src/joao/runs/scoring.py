@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -81,14 +80,16 @@ def evaluate(
     scorer: Scorer = "auto",
     device: str = "auto",
     jobs: int = 1,
-    on_fold: Callable[[int, float], None] | None = None,
+    on_rows: Callable[[str], None] = lambda name: None,
+    on_fold: Callable[[str, int, float], None] = lambda name, number, accuracy: None,
     on_partition: Callable[[dict[str, Any]], None] = lambda record: None,
 ) -> dict[str, Any]:
     """Score an encoder, the same encoder untrained, and the baselines in :data:`REFERENCES` on the same folds.
 
     Graphs without a class calibrate the untrained encoder and fit the baselines, and are not scored.
 
-    ``on_fold`` is called ``(len(REFERENCES) + 1) * len(partitions) * num_folds`` times, with the number of the call;
+    ``on_rows`` is called before the rows of each of :data:`REFERENCES` and ``run`` are computed, with its name;
+    ``on_fold`` with a name, partition and accuracy ``(len(REFERENCES) + 1) * len(partitions) * num_folds`` times; and
     ``on_partition`` after each partition, with the record of all partitions so far.
     """
     check_can_evaluate(trained)
@@ -106,10 +107,13 @@ def evaluate(
     untrained = make_untrained(recipe, dataset, features, device=device)
     encoders = {"untrained_initial": initial, "untrained": untrained, "run": trained}
     everything = dataset.without_labels()
-    vectors: dict[str, Any] = {
-        name: BASELINES[name]().fit(everything).transform(graphs) for name in REFERENCES if name in BASELINES
-    }
-    vectors |= {name: encoder.embed(graphs).numpy() for name, encoder in encoders.items()}
+    vectors: dict[str, Any] = {}
+    for name in (*REFERENCES, "run"):
+        on_rows(name)
+        if name in BASELINES:
+            vectors[name] = BASELINES[name]().fit(everything).transform(graphs)
+        else:
+            vectors[name] = encoders[name].embed(graphs).numpy()
     same_graphs = dataset.has_fingerprint(trained.info.fingerprint)
     record: dict[str, Any] = {
         "protocol": {
@@ -118,18 +122,21 @@ def evaluate(
             "pre-training": "transductive: on these graphs, without labels" if same_graphs else "on other graphs",
             "labels": "shuffled" if shuffle_labels else "true",
             **({} if groups is None else {"folds": TWINS_TOGETHER}),
-            **describe_scoring(scorer, len(classes), num_folds),
+            **describe_scoring(scorer, len(classes), num_folds, device),
         },
         # Shards and the same graphs in memory have different fingerprints; the report looks for that of the run.
         "data": describe_data(dataset) | ({"fingerprint": trained.info.fingerprint} if same_graphs else {}),
         "chance": chance_level(classes),
     }
     rest = {"features": features.rule, "recipe": recipe.table(), **provenance(device)}
-    folds_done = count()
     parts: dict[str, list[PartitionScores]] = {name: [] for name in vectors}
     for partition in partitions:
         scores = {}
         for name, embeddings in vectors.items():
+
+            def report(_: int, accuracy: float, name: str = name, partition: int = partition) -> None:
+                on_fold(name, partition, accuracy)
+
             found = evaluate_embeddings(
                 embeddings,
                 classes,
@@ -142,7 +149,7 @@ def evaluate(
                 jobs=jobs,
                 device=str(pick_device(device)),
                 scorer=scorer,
-                on_fold=None if on_fold is None else lambda _, accuracy: on_fold(next(folds_done), accuracy),
+                on_fold=report,
             )
             parts[name] += found.partitions
             scores[name] = replace(found, partitions=tuple(parts[name]))
@@ -157,9 +164,9 @@ def evaluate(
     return record
 
 
-def describe_scoring(scorer: Scorer, num_graphs: int, num_folds: int) -> dict[str, str]:
+def describe_scoring(scorer: Scorer, num_graphs: int, num_folds: int, device: str) -> dict[str, str]:
     """Describe the scorer in a protocol; nothing for the exact one, as in records of earlier versions."""
-    chosen = choose_scorer(scorer, num_graphs, num_folds)
+    chosen = choose_scorer(scorer, num_graphs, num_folds, str(pick_device(device)))
     return {} if chosen == "exact" else {"scorer": describe_scorer(chosen)}
 
 

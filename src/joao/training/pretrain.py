@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 
 VIEWS = ("views", "evaluation views")  # purposes of the generators that draw on the device
+# In an epoch of fewer than ten batches, a tenth is less than a batch. The pair losses are then measured on a tenth of
+# the graphs, but at least this number, or on one batch if that is smaller (deviation 5).
+LEAST_MEASURED = 512
 
 
 @dataclass
@@ -299,12 +302,17 @@ class Pretraining:
             graphs_per_second=num_graphs / seconds,
         )
 
-    def _batches(self, purpose: str, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, Any]]:
-        """Yield number of graphs and content, on the device, of the batches ``start`` to ``stop - 1`` of an epoch."""
+    def _batches(
+        self, purpose: str, start: int = 0, stop: int | None = None, most: int | None = None
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield number of graphs and content, on the device, of the batches ``start`` to ``stop - 1`` of an epoch.
+
+        ``most`` is the number of graphs of a batch after which the others are left out.
+        """
         stop = len(self.sampler) if stop is None else stop
         position = 0
         for drawn in self.sampler.draw(self.generators[purpose]):
-            batches = drawn[max(0, start - position) : max(0, stop - position)]
+            batches = [batch[:most] for batch in drawn[max(0, start - position) : max(0, stop - position)]]
             if batches:
                 yield from zip(map(len, batches), self.steps.load([*map(self._own_part, batches)]), strict=True)
             position += len(drawn)
@@ -337,8 +345,10 @@ class Pretraining:
     def _update_policy(self) -> None:
         if not self.method.policy.learns or (self.targets is not None and not self.targets.contrastive):
             return
-        count = self.schedule.update_batches or max(1, round(len(self.sampler) / 10))
-        batches = self._batches("evaluation batches", stop=count)
+        count, most = self.schedule.update_batches or max(1, round(len(self.sampler) / 10)), None
+        if not self.schedule.update_batches and len(self.sampler) < 10:
+            most = max(LEAST_MEASURED, math.ceil(len(self.store) / 10))
+        batches = self._batches("evaluation batches", stop=count, most=most)
         pair_losses = self.steps.measure(batch for _, batch in batches)
         if self.group is not None and self.negatives == "local":
             pair_losses = self.group.mean(pair_losses)

@@ -224,6 +224,8 @@ struct Graphs {
     const float* value;
     const float* dense;  // (N, d) x, or null
     int64_t features;
+    // (N), or null: the first node of the graph, counted inside it, that has, with itself, the same neighbours.
+    const int32_t* twin;
 };
 
 struct Augmentation {
@@ -256,12 +258,14 @@ struct View {
     Buffer<int32_t> fill_of;  // of each node: number of its replaced row, or -1
     Buffer<float> fill;       // replaced rows of x
     Buffer<int32_t> first_node, source;
+    Buffer<int32_t> twin;  // of each node: an earlier one with the same sum over neighbours, or itself
     Buffer<int64_t> first_edge;
     std::vector<int32_t> blocks;  // graphs from one block to the next are processed together
     // Scratch of one graph.
     Buffer<uint8_t> marked;
-    Buffer<int32_t> number, frontier, low_of_node, pair;
+    Buffer<int32_t> number, frontier, low_of_node, pair, twin_number;
     Buffer<int64_t> table, degree;
+    Buffer<uint64_t> bits;
 };
 
 struct Drawing {
@@ -285,6 +289,7 @@ struct Drawing {
             const long at = view.nodes + v;
             view.row.get()[at] = first + v;
             view.fill_of.get()[at] = -1;
+            if (all.twin) view.twin.get()[at] = base + all.twin[first + v];
             view.first_edge.get()[at] = view.edges + edges_from(v) - edges_from(0);
         }
         const int32_t* from = all.source + edges_from(0);
@@ -299,6 +304,15 @@ struct Drawing {
         int32_t* number = view.number.reserve(size);
         int32_t next = static_cast<int32_t>(view.nodes);
         for (long v = 0; v < size; v++) number[v] = marked[v] == kept ? next++ : -1;
+        if (all.twin) {  // twins stay twins, and their first one may be gone
+            int32_t* of_class = view.twin_number.reserve(size);
+            std::fill(of_class, of_class + size, -1);
+            for (long v = 0; v < size; v++) {
+                if (number[v] < 0) continue;
+                int32_t& twin = of_class[all.twin[first + v]];
+                view.twin.get()[number[v]] = twin = twin < 0 ? number[v] : twin;
+            }
+        }
         int32_t* source = view.source.get();
         long edges = view.edges;
         for (long v = 0; v < size; v++) {
@@ -400,6 +414,9 @@ struct Drawing {
         if (count == 0) return whole();
         uint8_t* dropped = view.marked.reserve(num_low);
         choose(random, num_low, count, dropped);
+        if (all.twin)
+            for (long v = 0; v < size; v++) view.twin.get()[view.nodes + v] = static_cast<int32_t>(view.nodes + v);
+        if (size * size <= 32 * num_low) return perturb_bits(how, count, low, dropped);
         const long added = how.option ? 0 : new_pairs(count, low, dropped);
         const int32_t* pair = view.pair.get();
         int64_t* degree = view.degree.zeros(size + 1);
@@ -427,6 +444,64 @@ struct Drawing {
         view.nodes += size;
     }
 
+    // The same for dense graphs, with a bit for each pair of nodes. Draws and order of the edges are the same.
+    void perturb_bits(const Augmentation& how, long count, const int32_t* low, const uint8_t* dropped) {
+        const long words = (size + 63) / 64;
+        uint64_t* kept = view.bits.zeros(2 * size * words);
+        uint64_t* known = kept + size * words;  // below the diagonal the edges of the graph, above it new ones
+        const auto word = [&](uint64_t* bits, long row, long column) -> uint64_t& { return bits[row * words + column / 64]; };
+        const auto bit = [](long column, uint64_t value = 1) { return value << (column % 64); };
+        for (long v = 0; v < size; v++) {
+            const int64_t begin = edges_from(v);
+            const long lower = low[v + 1] - low[v];
+            for (long i = 0; i < lower; i++) {
+                const long u = all.source[begin + i];
+                const uint64_t stays = !dropped[low[v] + i];
+                word(known, v, u) |= bit(u);
+                word(kept, v, u) |= bit(u, stays);
+                word(kept, u, v) |= bit(v, stays);
+            }
+            if (begin + lower < edges_from(v + 1) && all.source[begin + lower] == v) word(kept, v, v) |= bit(v);
+        }
+        int32_t* pair = view.pair.reserve(2 * count);
+        int64_t* degree = view.degree.zeros(size);  // by new edges
+        long added = 0;
+        for (long i = 0; i < (how.option ? 0 : count); i++) {
+            const auto [u, v] = draw_pair();
+            const uint64_t is_edge = word(known, v, u) >> (u % 64) & 1;  // without branches, which would be mispredicted
+            const uint64_t is_new = ~(is_edge | word(known, u, v) >> (v % 64)) & 1;
+            word(kept, v, u) |= bit(u, is_edge);
+            word(kept, u, v) |= bit(v, is_edge);
+            word(known, u, v) |= bit(v, is_new);
+            pair[2 * added] = static_cast<int32_t>(u), pair[2 * added + 1] = static_cast<int32_t>(v);
+            degree[u] += is_new, degree[v] += is_new, added += is_new;
+        }
+        const int32_t base = static_cast<int32_t>(view.nodes);
+        int32_t* source = view.source.get();
+        for (long v = 0; v < size; v++) {
+            view.row.get()[base + v] = first + v;
+            view.fill_of.get()[base + v] = -1;
+            view.first_edge.get()[base + v] = view.edges;
+            for (long w = 0; w < words; w++)
+                for (uint64_t left = kept[v * words + w]; left; left &= left - 1)
+                    source[view.edges++] = base + static_cast<int32_t>(64 * w + __builtin_ctzll(left));
+            const long of_new = degree[v];
+            degree[v] = view.edges;  // where its next new edge goes
+            view.edges += of_new;
+        }
+        for (long i = 0; i < added; i++) {
+            source[degree[pair[2 * i]]++] = base + pair[2 * i + 1];
+            source[degree[pair[2 * i + 1]]++] = base + pair[2 * i];
+        }
+        view.nodes += size;
+    }
+
+    // Two different nodes, the smaller one first.
+    std::pair<long, long> draw_pair() {
+        const long u = random.below(size), other = random.below(size - 1), v = other + (other >= u);
+        return {std::min(u, v), std::max(u, v)};
+    }
+
     // Draw pairs of different nodes; returns how many were not connected, in `view.pair`. A dropped edge that is drawn
     // is back.
     long new_pairs(long count, const int32_t* low, uint8_t* dropped) {
@@ -437,9 +512,7 @@ struct Drawing {
         int32_t* pair = view.pair.reserve(2 * count);
         long added = 0;
         for (long i = 0; i < count; i++) {
-            long u = random.below(size), v = random.below(size - 1);
-            v += v >= u;
-            if (u > v) std::swap(u, v);
+            const auto [u, v] = draw_pair();
             const int32_t* begin = all.source + edges_from(v);
             const int32_t* end = begin + (low[v + 1] - low[v]);
             const int32_t* found = std::lower_bound(begin, end, static_cast<int32_t>(u));
@@ -472,6 +545,7 @@ void draw(const Graphs& all, View& view, const int64_t* graphs, long B, const Au
     }
     view.nodes = view.edges = view.fills = 0;
     view.row.reserve(nodes), view.fill_of.reserve(nodes), view.first_edge.reserve(nodes + 1);
+    if (all.twin) view.twin.reserve(nodes);
     view.source.reserve(edges + 1), view.first_node.reserve(B + 1), view.fill.reserve(masked * all.features + 1);
     view.blocks.assign(1, 0);
     Random random(seed, number);
@@ -591,9 +665,11 @@ class Encoder {
         const int32_t* source = view.source.get();
         const int64_t* first = view.first_edge.get();
         const float* base = in - a * wide;
+        const int32_t* twin = all->twin ? view.twin.get() : nullptr;
         long c = 0;
         for (; c + 2 * V <= wide; c += 2 * V)
             for (long v = a; v < b; v++) {
+                if (twin && twin[v] != v) continue;
                 vec one = load(base + v * wide + c), two = load(base + v * wide + c + V);
                 if (bias) one += load(bias + c), two += load(bias + c + V);
                 for (int64_t e = first[v]; e < first[v + 1]; e++) {
@@ -605,11 +681,15 @@ class Encoder {
             }
         for (; c < wide; c += V)
             for (long v = a; v < b; v++) {
+                if (twin && twin[v] != v) continue;
                 vec one = load(base + v * wide + c);
                 if (bias) one += load(bias + c);
                 for (int64_t e = first[v]; e < first[v + 1]; e++) one += load(base + source[e] * wide + c);
                 store(out + (v - a) * wide + c, bias ? positive(one) : one);
             }
+        if (twin)
+            for (long v = a; v < b; v++)
+                if (twin[v] != v) memcpy(out + (v - a) * wide, out + (twin[v] - a) * wide, wide * sizeof(float));
     }
 
     // Dense rows of x of nodes a to b: all of them, or with sparse x the replaced ones only. Returns their number.
