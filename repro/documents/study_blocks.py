@@ -232,8 +232,10 @@ def bundled_models() -> str:
         [
             [
                 "`molecules`",
-                f"JOAO encoder of the transfer table: five layers, width 300, two epochs on the {molecules[1]} "
-                f"molecules of MOSES and ZINC-250k, half precision, {size:.1f} MB. Half precision changes embeddings "
+                f"`molecule_gine`, five layers, width 256, pre-trained for 20 epochs on {molecules[1]} molecules "
+                "of ChEMBL, ZINC-250k and MOSES with JOAO's contrastive loss, descriptors and ECFP counts as targets, "
+                "half precision, "
+                f"{size:.1f} MB ([comparison](results/molecule-pretraining.md)). Half precision changes embeddings "
                 f"by {change[1]}. Model card: `src/joao/pretrained/molecules.md`",
             ]
         ],

@@ -64,3 +64,14 @@ def test_refuses_other_columns_and_the_input_readout():
     for options, words in (({"num_features": 2}, ("9", "2")), ({"readout": "sum+input"}, ("input",))):
         with refused("MoleculeGine", *words):
             MoleculeGine(**options)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("readout", ["log(sum+max)", "mean", "sum+mean+max"])
+def test_embeddings_equal_the_forward_pass(readout):
+    torch.manual_seed(0)
+    smiles = ["C[C@H](N)C(=O)[O-]", "c1ccccc1/C=C/F", "[Na+]", "c1ccccc1CCN", "CCCC"]
+    batch, encoder = batch_of(smiles), MoleculeGine(width=6, layers=3, readout=readout)
+    encoder(batch)  # moves the running statistics
+    encoder.eval()
+    torch.testing.assert_close(encoder.embed(batch), encoder(batch))

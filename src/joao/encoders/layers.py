@@ -3,7 +3,7 @@
 import math
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -326,7 +326,7 @@ class Readout:
                 parts.append(sum_nodes(batch.x.to(layers[0].dtype), batch))
             else:
                 parts += [_pool(name, x, batch) for x in layers]
-        return self._join(parts)
+        return self.join(parts)
 
     def pool_padded(self, layers: Sequence[Tensor], views: PaddedViews) -> Tensor:
         """Embed padded views, ``(V, G, width)``, from the node vectors ``(V, N, d)`` of each layer, without ``input``.
@@ -334,9 +334,25 @@ class Readout:
         No value may be negative, and nodes that are not kept must be 0.
         """
         pools = {"sum": graph_sum, "mean": _graph_mean, "max": graph_max}
-        return self._join([pools[name](x, views) for name in self.names for x in layers])
+        return self.join([pools[name](x, views) for name in self.names for x in layers])
 
-    def _join(self, parts: Sequence[Tensor]) -> Tensor:
+    def pool_environments(self, layers: Sequence[tuple[Tensor, Tensor]], batch: GraphBatch) -> Tensor:
+        """Embed the graphs of ``batch`` on a CPU without gradients and without ``input``.
+
+        Args:
+            layers: the vectors ``(U, d)`` of the different environments after each layer, and the environment of each
+                node (:class:`Environments`).
+        """
+        first, sizes = batch.first_node, batch.nodes_per_graph.clamp(min=1).unsqueeze(1)
+        pools: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+            "sum": lambda y, of_node: sum_lists(y, of_node, first),
+            "mean": lambda y, of_node: sum_lists(y, of_node, first) / sizes,
+            "max": lambda y, of_node: torch.embedding_bag(y, of_node, first, mode=2, include_last_offset=True)[0],
+        }
+        return self.join([pools[name](*each) for name in self.names for each in layers])
+
+    def join(self, parts: Sequence[Tensor]) -> Tensor:
+        """Concatenate the statistics, and take the logarithm if the readout has one."""
         joined = torch.cat([*parts], dim=-1)
         return joined.sign() * joined.abs().log1p() if self.is_log else joined
 

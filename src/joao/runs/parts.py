@@ -125,7 +125,7 @@ class Embedder:
 
     >>> batch = Embedder("molecules", device="cpu")({"smiles": ["CCO", "c1ccccc1", "C("]})
     >>> batch["embedding"].shape, batch["embedding"][:, 0] == batch["embedding"][:, 0]
-    ((3, 300), array([ True,  True, False]))
+    ((3, 2560), array([ True,  True, False]))
     """
 
     def __init__(self, model: str | Path, column: str = "smiles", to: str = "embedding", device: str = "auto") -> None:
@@ -174,7 +174,7 @@ def embed(
 
     >>> import joao
     >>> joao.embed(["CCO", "c1ccccc1"], "molecules", device="cpu").shape
-    (2, 300)
+    (2, 2560)
     """
     trained = load_run(model_path(model), device="cpu")
     options: dict[str, Any] = {"engine": engine, "workers": workers, "device": device, "part_rows": part_rows}

@@ -58,7 +58,7 @@ class TrainedEncoder:
 
     >>> trained = load_run(bundled_model_path("molecules"), device="cpu")
     >>> trained.recipe.policy.name, trained.info.features.rule
-    ('min_max', 'atoms')
+    ('min_max', 'ogb_atoms')
     """
 
     recipe: Recipe
@@ -134,7 +134,7 @@ def load_run(
             encoder.
 
     >>> load_run(bundled_model_path("molecules"), device="cpu").encoder.num_dimensions
-    300
+    2560
     """
     run = Run.open(folder)
     weights = run.weights()
