@@ -110,6 +110,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "performance-cpu": study_blocks.performance_cpu,
     "performance-molecules": study_blocks.performance_molecules,
     "performance-rivals": study_blocks.performance_rivals,
+    "performance-gpu-kernels": study_blocks.performance_gpu_kernels,
     "performance-gpu": study_blocks.performance_gpu,
     "performance-roofline": study_blocks.performance_roofline,
     "performance-finetuning": study_blocks.performance_finetuning,

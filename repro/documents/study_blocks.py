@@ -111,6 +111,25 @@ def performance_gpu() -> str:
     return _graphs_per_second(GPU_TF32, names, (*STEPS, *FAST, rivals.UNCHANGED))
 
 
+def performance_gpu_kernels() -> str:
+    record = benchmark("gpu-kernels")
+    lines = [
+        [
+            row["workload"],
+            row["precision"],
+            *("{:,} ({:,} to {:,})".format(*row[key]) if key in row else "" for key in ("graphs per second", "before")),
+            f"{row['asked']:,}",
+        ]
+        for row in record["rows"]
+    ]
+    shards = record["shards over memory"]
+    return (
+        markdown(["JOAO", "precision", "graphs/s", "earlier kernels", "target"], lines)
+        + f"\n\nGraphs from shards reach {shards['median']:.2f} ({shards['least']:.2f} to {shards['most']:.2f}) times "
+        f"the speed of graphs on the GPU, on {shards['graphs']:,} molecules (target: {shards['asked']})."
+    )
+
+
 def _graphs_per_second(
     record: str, workloads: dict[str, str], rows: tuple[str, ...], unit: str = "graphs per second"
 ) -> str:
