@@ -493,7 +493,7 @@ def test_bundled_model_embeds_molecules():
     pytest.importorskip("rdkit")
     model = joao.load("molecules", device="cpu")
     rows = model.transform(["CCCCCCO", "CCCCCCCO", "Nc1ccccc1C(=O)O"])
-    assert rows.shape == (3, 300)
+    assert rows.shape == (3, 2560)
     near, far = np.linalg.norm(rows[0] - rows[1]), np.linalg.norm(rows[0] - rows[2])
     assert near < far / 2
 

@@ -256,11 +256,12 @@ class Dataset:
     @property
     def row_names(self) -> tuple[str, ...]:
         """Names of the rows of the source, including failures; empty if there are no names."""
-        if not self.failures or not self.graph_names:
+        if not self.failures or (len(self) and not self.graph_names):
             return self.graph_names
         names = {failure.row: failure.name for failure in self.failures}
         names |= zip(self.rows.tolist(), self.graph_names, strict=True)
-        return tuple(names[row] for row in range(len(names)))
+        found = tuple(names[row] for row in range(len(names)))
+        return found if any(found) else ()
 
     def without_labels(self) -> Dataset:
         """Return the graphs without classes and tasks."""

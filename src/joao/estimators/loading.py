@@ -25,7 +25,7 @@ def load(model: str | Path, *, device: str = "auto") -> JOAO | JOAOClassifier | 
 
     >>> import joao
     >>> joao.load("molecules", device="cpu").encoder_.num_dimensions
-    300
+    2560
     """
     path = model_path(model)
     if not Run.open(path).info.finetuned_on:
