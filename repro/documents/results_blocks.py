@@ -176,7 +176,7 @@ def results_findings() -> str:
 - With 10 % of the labels, JOAO's gain over no pre-training is above 0 on {listed(helped)} alone, {with_bounds(gain_there)}; by the
   [first definition](docs/results/semi-supervised/semi-supervised.md) of that row it was {first}.
   Our figures are below the paper's, partly because its code [selects the epoch by test accuracy](docs/results/published-epoch.md).
-- On molecules, a random forest on ECFP fingerprints ({forest:.1f}) is better on average than every pre-trained encoder. The best of them
+- On molecules, a random forest on ECFP fingerprints ({forest:.1f}) is better on average than every encoder of the transfer table. The best of them
   are ContextPred at the last epoch ({last[best_last]:.1f}) and AttrMasking at the epoch that validation selects ({trained[best]:.1f}). Each has one pre-training,
   on {molecules:,} molecules that replace the paper's, for {epochs} epochs, test molecules among them ([transfer](docs/results-summary.md#transfer))."""  # noqa: E501
 
