@@ -112,11 +112,11 @@ def performance_gpu() -> str:
 
 
 def performance_gpu_kernels() -> str:
-    record = benchmark("gpu-kernels")
+    record = read_record("gpu-kernels")
     lines = [
         [
             row["workload"],
-            row["precision"],
+            ", ".join([row["precision"], *filter(None, [row.get("note")])]),
             *("{:,} ({:,} to {:,})".format(*row[key]) if key in row else "" for key in ("graphs per second", "before")),
             f"{row['asked']:,}",
         ]

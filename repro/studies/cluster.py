@@ -35,7 +35,7 @@ from joao.core.provenance import command, machine, versions
 from joao.data.formats.smiles import Columns, iterate_molecule_table
 from joao.data.names import resolve_path
 from joao.evaluation.tables import markdown
-from joao.runs.parts import load_model, open_sources, write_parts
+from joao.runs.parts import encoder_of, load_model, open_sources, write_parts
 from repro.studies.common import generated, has_record, read_record, write_page, write_record
 
 NODES, KILLS, SEED = 3, 50, 0
@@ -241,7 +241,8 @@ def speed(rows: int, repeats: int) -> dict[str, Any]:
                 found[way].append(dict(zip(names, np.subtract(seen[-1], seen[0]).tolist(), strict=True)))
                 print(way, found[way][-1], flush=True)
         same = all(hashes(place / f"local{each}") == hashes(place / f"ray{each}") for each in range(repeats))
-    return {"load": os.getloadavg()[0], "same": same, "ways": found}
+    dimensions = encoder_of(model).encoder.embedding_size
+    return {"load": os.getloadavg()[0], "same": same, "dimensions": dimensions, "ways": found}
 
 
 def rates(record: dict[str, Any], per: str, which: str = "ways") -> dict[str, float]:
@@ -311,10 +312,11 @@ def cost(record: dict[str, Any]) -> str:
     per_core = rates(record, "CPU seconds")["ray, 2 workers"]
     hours = BILLION / per_core / 3600
     lines = [[f"{cores:,}", f"{hours / cores:,.1f}"] for cores in (16, 256, 1024)]
-    terabytes = BILLION * 300 * 4 / 1e12
+    dimensions = record["speed"].get("dimensions", 300)
+    terabytes = BILLION * dimensions * 4 / 1e12
     return "\n\n".join(
         [
-            f"One core embeds {per_core:,.0f} SMILES per CPU second with the bundled encoder (300 dimensions), so a billion molecules take "
+            f"One core embeds {per_core:,.0f} SMILES per CPU second with the bundled encoder ({dimensions:,} dimensions), so a billion molecules take "
             f"{hours:,.0f} core hours and about {terabytes:.1f} TB of disk; at a price p per core hour, the computing costs {hours:,.0f} p. If the speed grows with the number of cores, which we have not measured beyond two workers:",
             markdown(["cores", "hours"], lines),
         ]

@@ -255,7 +255,7 @@ def _errors(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [
         markdown(["method", "mean error", "seconds, all sets", *found], rows),
         markdown(["difference", "mean (95 % CI)", "the first is", *found], lines),
-        f"chemprop {first['versions']['chemprop']} uses the validation part to choose its epoch; the forest and the ensemble (bundled encoder {first['encoder']}) also learn from it, which is an advantage. "
+        f"chemprop {first['versions']['chemprop']} uses the validation part to choose its epoch; the forest and the ensemble (encoder {first['encoder']}, bundled before the present one) also learn from it, which is an advantage. "
         "Seconds are CPU seconds of training and prediction on a machine that others used: chemprop's with two starts of the program, ours inside one process, and the forest's without its fingerprints.",
     ]
 
