@@ -9,9 +9,11 @@ from repro.studies import molecule_pairs
 from repro.studies.molecule_tables import SETS
 
 
-def make_records(gains=None, inside=None):
+def make_records(gains=None, inside=None, seeds=(0, 1)):
     """Errors of 0.8 and noise that differs between sets and seeds, less ``gains``."""
-    for cell in molecule_pairs.cells((), 2):
+    for cell in molecule_pairs.cells((), 4):
+        if cell.seed not in seeds:
+            continue
         noise = np.random.default_rng([cell.seed, molecule_pairs.METHODS.index(cell.method)]).normal(0, 1e-3, len(SETS))
         errors = 0.8 + noise - (gains or {}).get(cell.method, 0)
         loo = np.full(len(SETS), 0.7 - (inside or {}).get(cell.method, 0))
@@ -20,12 +22,17 @@ def make_records(gains=None, inside=None):
 
 
 def verdicts(records):
-    rows = [line.strip("| ").split(" | ") for line in molecule_pairs.page(list(records)).splitlines()]
+    return verdicts_in(molecule_pairs.page(list(records)))
+
+
+def verdicts_in(text):
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines()]
     return {row[0]: row[4] for row in rows if len(row) == 6}
 
 
-def test_only_the_method_with_a_gain_is_better():
-    found = verdicts(make_records({"joaov2": 0.05, "subgraph+subgraph": -0.05}))
+@pytest.mark.parametrize("seeds", molecule_pairs.ROUNDS.values(), ids=molecule_pairs.ROUNDS)
+def test_only_the_method_with_a_gain_is_better(seeds):
+    found = verdicts(make_records({"joaov2": 0.05, "subgraph+subgraph": -0.05}, seeds=seeds))
     assert found["joaov2"] == "better"
     assert found["subgraph+subgraph"] == "worse"
     assert found["joao"] == "inconclusive"
@@ -36,6 +43,12 @@ def test_pair_by_training_labels_is_scored_on_test_molecules():
     errors = molecule_pairs.compared(records)
     np.testing.assert_array_equal(errors["pair by training labels"], errors["edge_perturb+identity"])
     assert errors["random pair"].mean() == pytest.approx(0.8 - 0.05 / 14, abs=1e-3)
+
+
+def test_rounds_are_not_mixed():
+    records = [*make_records({"joao": 0.05}, seeds=(0, 1)), *make_records({"joao": -0.05}, seeds=(2, 3))]
+    _, second, first = molecule_pairs.page(records).split("\n## ")
+    assert [verdicts_in(part)["joao"] for part in (first, second)] == ["better", "worse"]
 
 
 def test_nothing_is_concluded_from_unfinished_runs():
@@ -63,3 +76,20 @@ def test_ridge_agrees_with_leaving_out_each_molecule():
     best = min(squares, key=squares.get)
     assert error == pytest.approx(np.sqrt(squares[best]))
     np.testing.assert_allclose(predicted, solve(z, y, best, z))
+
+
+def test_forest_stays_within_the_training_labels_and_is_tested_out_of_bag():
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(300, 3))
+    y = np.sign(x[:, 0]) + generator.normal(0, 0.5, 300)
+    predicted, error = molecule_pairs.forest(x, y, 1e6 * x, "numbers")
+    assert y.min() <= predicted.min() < predicted.max() <= y.max()
+    assert 0.5 < error < 0.7  # the noise alone is 0.5; on the trees' own training molecules the error would be below it
+
+
+def test_forest_of_random_labels_is_as_good_as_chance_out_of_bag():
+    generator = np.random.default_rng(1)
+    x, y = generator.normal(size=(400, 3)), generator.integers(0, 2, 400).astype(float)
+    predicted, error = molecule_pairs.forest(x, y, x, "binary")
+    assert error == pytest.approx(0.5, abs=0.1)
+    assert ((predicted > 0.5) == y).mean() > 0.9
