@@ -483,43 +483,63 @@ def _ogb_chunk(smiles: Sequence[str]) -> tuple[Bytes, Bytes]:
     """OGB's codes ``(N, 9)`` of the atoms of all molecules and ``(E, 3)`` of their bonds, sorted as edges are."""
     from rdkit import Chem, rdBase
 
-    kinds, hybridisations, orders = Chem.ChiralType, Chem.HybridizationType, Chem.BondType
-    # Values that are not listed have the last code of their column, except for stereo, where all are listed.
-    chirality = {
-        kinds.CHI_UNSPECIFIED: 0,
-        kinds.CHI_TETRAHEDRAL_CW: 1,
-        kinds.CHI_TETRAHEDRAL_CCW: 2,
-        kinds.CHI_OTHER: 3,
-    }
-    listed = (hybridisations.SP, hybridisations.SP2, hybridisations.SP3, hybridisations.SP3D, hybridisations.SP3D2)
-    hybridisation = {kind: code for code, kind in enumerate(listed)}
-    order = {orders.SINGLE: 0, orders.DOUBLE: 1, orders.TRIPLE: 2, orders.AROMATIC: 3}
-    stereos = ("NONE", "Z", "E", "CIS", "TRANS", "ANY")
-    stereo = {getattr(Chem.BondStereo, f"STEREO{name}"): code for code, name in enumerate(stereos)}
-    atoms: list[tuple[int, ...]] = []
-    bonds: list[tuple[int, ...]] = []
+    atom, bond = Chem.Atom, Chem.Bond
+    of_atoms = (
+        *(atom.GetAtomicNum, atom.GetChiralTag, atom.GetTotalDegree, atom.GetFormalCharge, atom.GetTotalNumHs),
+        *(atom.GetNumRadicalElectrons, atom.GetHybridization, atom.GetIsAromatic, atom.IsInRing),
+    )
+    of_bonds = (*(bond.GetBeginAtomIdx, bond.GetEndAtomIdx, bond.GetBondType, bond.GetStereo, bond.GetIsConjugated),)
+    atoms: list[list[Any]] = [[] for _ in of_atoms]
+    bonds: list[list[Any]] = [[] for _ in of_bonds]
+    sizes, num_bonds = list[int](), list[int]()
     with rdBase.BlockLogs():
         for text in smiles:
-            molecule, first = Chem.MolFromSmiles(text), len(atoms)
+            molecule = Chem.MolFromSmiles(text)
             if molecule is None:
                 continue
-            atoms += (
-                (
-                    _element(atom),
-                    chirality.get(atom.GetChiralTag(), 4),
-                    min(atom.GetTotalDegree(), 11),
-                    charge + 5 if -5 <= (charge := atom.GetFormalCharge()) <= 5 else 11,
-                    min(atom.GetTotalNumHs(), 9),
-                    min(atom.GetNumRadicalElectrons(), 5),
-                    hybridisation.get(atom.GetHybridization(), 5),
-                    atom.GetIsAromatic(),
-                    atom.IsInRing(),
-                )
-                for atom in molecule.GetAtoms()
-            )
-            for bond in molecule.GetBonds():
-                codes = order.get(bond.GetBondType(), 4), stereo.get(bond.GetStereo(), 5), bond.GetIsConjugated()
-                bonds += ((first + target, first + source, *codes) for target, source in _both_ways(bond))
-    edges = np.array(bonds, dtype=np.int64).reshape(-1, 5)
-    edges = edges[np.lexsort((edges[:, 1], edges[:, 0]))]
-    return np.array(atoms, dtype=np.uint8).reshape(-1, 9), edges[:, 2:].astype(np.uint8)
+            sizes.append(molecule.GetNumAtoms())
+            num_bonds.append(molecule.GetNumBonds())
+            # One call of map per property is twice as fast as a loop over the atoms.
+            for values, parts, queries in (
+                (atoms, [*map(molecule.GetAtomWithIdx, range(sizes[-1]))], of_atoms),
+                (bonds, [*map(molecule.GetBondWithIdx, range(num_bonds[-1]))], of_bonds),
+            ):
+                for column, query in zip(values, queries, strict=True):
+                    column += map(query, parts)
+    number, chirality, degree, charge, hydrogens, radicals, hybridisation, *flags = (
+        np.fromiter(column, np.int64, len(column)) for column in atoms
+    )
+    begin, end, order, stereo, is_conjugated = (np.fromiter(column, np.int64, len(column)) for column in bonds)
+    kinds, mixed, orders = Chem.ChiralType, Chem.HybridizationType, Chem.BondType
+    # Values that are not listed have the last code of their column, except for stereo, where all are listed.
+    tags = (kinds.CHI_UNSPECIFIED, kinds.CHI_TETRAHEDRAL_CW, kinds.CHI_TETRAHEDRAL_CCW, kinds.CHI_OTHER)
+    stereos = ("NONE", "Z", "E", "CIS", "TRANS", "ANY")
+    columns = (
+        np.where((number > 0) & (number <= NO_ELEMENT), number - 1, NO_ELEMENT),
+        _code(chirality, tags, 4),
+        degree.clip(max=11),
+        np.where(abs(charge) <= 5, charge + 5, 11),
+        hydrogens.clip(max=9),
+        radicals.clip(max=5),
+        _code(hybridisation, (mixed.SP, mixed.SP2, mixed.SP3, mixed.SP3D, mixed.SP3D2), 5),
+        *flags,
+    )
+    codes = (
+        _code(order, (orders.SINGLE, orders.DOUBLE, orders.TRIPLE, orders.AROMATIC), 4),
+        _code(stereo, [getattr(Chem.BondStereo, f"STEREO{name}") for name in stereos], 5),
+        is_conjugated,
+    )
+    first = np.repeat(sizes_to_offsets(np.array(sizes, dtype=np.int64))[:-1], num_bonds)
+    begin, end = begin + first, end + first
+    target, source = np.concatenate([begin, end]), np.concatenate([end, begin])
+    by_target = np.lexsort((source, target))
+    edges = np.tile(np.stack(codes, axis=1), (2, 1))[by_target]
+    return np.stack(columns, axis=1).astype(np.uint8), edges.astype(np.uint8)
+
+
+def _code(values: Indices, listed: Sequence[int], other: int) -> Indices:
+    """Replace the listed values, members of an enumeration of RDKit, by their position and all others by ``other``."""
+    known = [*map(int, listed)]
+    codes = np.full(max(*known, values.max(initial=0)) + 1, other)
+    codes[known] = range(len(known))
+    return codes[values]

@@ -22,6 +22,8 @@ from joao.encoders.layers import (
 from joao.encoders.ogb import CodeEmbedding, bond_columns
 from joao.kernels.layers import message_sum
 
+_ROWS_IN_CACHE = 512
+
 
 @final
 class MoleculeGine(PaddedEncoder):
@@ -51,7 +53,7 @@ class MoleculeGine(PaddedEncoder):
     """
 
     codes = "ogb_atoms"
-    cpu_budget = 100_000  # the larger the batch, the more atoms share an environment
+    cpu_budget = 50_000  # in larger batches more atoms share an environment, but vectors do not fit into the cache
     bonds: Tensor
 
     def __init__(
@@ -117,11 +119,18 @@ class MoleculeGine(PaddedEncoder):
         parts = (cast(Sequence[nn.Linear], each) for each in (self.edges, self.hidden, self.outer))
         for found, edges, hidden, outer, norm in zip(stages, *parts, self.norms, strict=True):
             weight, bias = fold_norm(outer, cast(nn.BatchNorm1d, norm))
-            own, vectors = x[found.own], edges(self.bonds)
-            messages = (x[found.source] + vectors[kind[found.edges]]).relu_()
-            total = sum_lists(messages, torch.arange(len(messages)), found.first_edge) + own
-            y = F.linear(hidden(total).relu_(), weight, bias).relu_()
-            x = own + y
+            vectors, kinds = edges(self.bonds), kind[found.edges]
+            y, following = x.new_empty(2, len(found.nodes), x.shape[1])
+            for begin in range(0, len(y), _ROWS_IN_CACHE):
+                rows = slice(begin, begin + _ROWS_IN_CACHE)
+                first = found.first_edge[begin : begin + _ROWS_IN_CACHE + 1]
+                of = slice(int(first[0]), int(first[-1]))
+                messages = x.index_select(0, found.source[of]).add_(vectors.index_select(0, kinds[of])).relu_()
+                own = x.index_select(0, found.own[rows])
+                total = sum_lists(messages, torch.arange(len(messages)), first - first[0]).add_(own)
+                y[rows] = F.linear(hidden(total).relu_(), weight, bias).relu_()
+                torch.add(own, y[rows], out=following[rows])
+            x = following
             layers.append((y, found.of_node))
         return self.readout.pool_environments(layers, batch)
 
