@@ -6,8 +6,8 @@ Needs ``joao[ray]`` and RDKit. **Kills:** a Ray cluster of a head and several no
 ``joao embed --engine ray`` works on it, a random worker, node or the command itself is killed by SIGKILL at random
 moments. A killed node is replaced and a killed command is started again, until the folder is complete; it is then
 compared byte for byte with that of one local process. **Memory:** the peak resident memory of one local process for two
-numbers of rows. **Speed:** rows per second of one local process and of two workers on Ray, in turn. CPU seconds are
-counted as well, so that their ratio tells the speed on two idle cores when others use the machine.
+numbers of rows. **Speed:** rows per second and CPU second of one local process and of two workers on Ray, in turn. The
+machine must be idle.
 """
 
 from __future__ import annotations
@@ -212,20 +212,18 @@ def speed(rows: int, repeats: int) -> dict[str, Any]:
         table.write_text("".join(f"{text}\n" for text in ["smiles", *smiles]), encoding="utf-8")
         model = load_model("molecules", "embed")
 
-        def cpu_seconds() -> tuple[float, float]:
-            """Of this process and its workers, and of Ray's services."""
+        def cpu_seconds() -> float:
+            """Of this process and its workers, without Ray's services."""
             own = psutil.Process()
-            seconds = {True: sum(own.cpu_times()[:2]), False: 0.0}
-            for child in own.children(recursive=True):
-                seconds["_RayWorker" in " ".join(child.cmdline())] += sum(child.cpu_times()[:2])
-            return seconds[True], seconds[False]
+            workers = [each for each in own.children(recursive=True) if "_RayWorker" in " ".join(each.cmdline())]
+            return sum(sum(each.cpu_times()[:2]) for each in (own, *workers))
 
         for repeat in range(repeats):
             for way, (engine, workers) in zip(found, (("local", 1), ("ray", 2)), strict=True):
                 seen: list[tuple[float, ...]] = []
 
                 def on_part(parts: int, rows: int, seen: list[tuple[float, ...]] = seen) -> None:
-                    seen.append((rows, time.monotonic(), *cpu_seconds()))
+                    seen.append((rows, time.monotonic(), cpu_seconds()))
 
                 write_parts(
                     open_sources(str(table), Columns(tasks=())),
@@ -237,7 +235,7 @@ def speed(rows: int, repeats: int) -> dict[str, Any]:
                     part_rows=SPEED_PART_ROWS,
                     on_part=on_part,
                 )
-                names = ("rows", "seconds", "CPU seconds", "CPU seconds of services")
+                names = ("rows", "seconds", "CPU seconds")
                 found[way].append(dict(zip(names, np.subtract(seen[-1], seen[0]).tolist(), strict=True)))
                 print(way, found[way][-1], flush=True)
         same = all(hashes(place / f"local{each}") == hashes(place / f"ray{each}") for each in range(repeats))
@@ -245,31 +243,16 @@ def speed(rows: int, repeats: int) -> dict[str, Any]:
     return {"load": os.getloadavg()[0], "same": same, "dimensions": dimensions, "ways": found}
 
 
-def rates(record: dict[str, Any], per: str, which: str = "ways") -> dict[str, float]:
+def rates(record: dict[str, Any], per: str) -> dict[str, float]:
     """Median rows per second or CPU second of each way."""
-    ways = record["speed"][which]
+    ways = record["speed"]["ways"]
     return {way: statistics.median(each["rows"] / each[per] for each in runs) for way, runs in ways.items()}
 
 
-def speed_up(record: dict[str, Any]) -> tuple[float, float, float]:
-    """Two workers over one process: by the clock; on two idle cores as computed from CPU seconds; load of services.
-
-    Ray's services take CPU time by the second and not by the row, so they leave ``2 - load`` cores to the work.
-    """
-    (local, ray), (local_cpu, ray_cpu) = rates(record, "seconds").values(), rates(record, "CPU seconds").values()
-    runs = record["speed"]["ways"]["ray, 2 workers"]
-    load = statistics.median(run["CPU seconds of services"] / run["seconds"] for run in runs)
-    return ray / local, (2 - load) * ray_cpu / local_cpu, load
-
-
-def first_count(record: dict[str, Any]) -> str:
-    """The result of the first run, which is kept although its count was replaced."""
-    local, ray = rates(record, "CPU seconds", "services not apart").values()
-    repeats = len(record["speed"]["services not apart"]["ray, 2 workers"])
-    return (
-        f"A first run of {repeats} repeats, on a busier machine, counted the CPU seconds of Ray's services as if they grew with the rows. "
-        f"By that count, two workers are {2 * ray / local:.2f} times one process. We counted services apart after we had seen this figure."
-    )
+def speed_up(record: dict[str, Any]) -> float:
+    """Two workers over one process, by the clock."""
+    local, ray = rates(record, "seconds").values()
+    return ray / local
 
 
 def kills_line(record: dict[str, Any]) -> str:
@@ -312,7 +295,7 @@ def cost(record: dict[str, Any]) -> str:
     per_core = rates(record, "CPU seconds")["ray, 2 workers"]
     hours = BILLION / per_core / 3600
     lines = [[f"{cores:,}", f"{hours / cores:,.1f}"] for cores in (16, 256, 1024)]
-    dimensions = record["speed"].get("dimensions", 300)
+    dimensions = record["speed"]["dimensions"]
     terabytes = BILLION * dimensions * 4 / 1e12
     return "\n\n".join(
         [
@@ -325,15 +308,13 @@ def cost(record: dict[str, Any]) -> str:
 
 def figures(record: dict[str, Any]) -> str:
     """The figures of docs/scaling.md."""
-    clock, idle, load = speed_up(record)
-    local, ray = rates(record, "CPU seconds").values()
-    first = [*rates(record, "CPU seconds", "services not apart").values()]
+    local, ray = rates(record, "seconds").values()
     return "\n".join(
         [
             f"- {kills_line(record)}",
             f"- Peak memory of one process: {memory_line(record)}.",
-            f"- Bundled encoder, SMILES of ZINC: {local:,.0f} rows per CPU second in one process, {ray:,.0f} with two workers on Ray; Ray's services take {load:.3f} CPU seconds per second. "
-            f"On two idle cores this would be {idle:.2f} times the speed of one process (asked: 1.7; a first, cruder count gave {2 * first[1] / first[0]:.2f}). On the busy machine on which we measured, it was {clock:.2f} times by the clock.",
+            f"- Bundled encoder, SMILES of ZINC: {local:,.0f} rows per second in one process, {ray:,.0f} with two workers on Ray, "
+            f"which is {speed_up(record):.2f} times as fast (asked: 1.7).",
             "",
             cost(record),
         ]
@@ -349,13 +330,13 @@ def memory_line(record: dict[str, Any]) -> str:
 
 def page(record: dict[str, Any]) -> str:
     """Return the page of a record."""
-    found, where = record["versions"], record["machine"]
-    clock, idle, load = speed_up(record)
+    found, where = record["versions"], record["sources"]
+    made = ", ".join(f"{part} {where[part]['source']} on {where[part]['processor']}" for part in where)
     return "\n\n".join(
         [
             "# Embedding in parts, on one machine and on Ray",
-            f"{generated('cluster')} joao {found['joao']} (source of kills {record['sources']['kills']}, memory {record['sources']['memory']}, speed {record['sources']['speed']}), torch {found['torch']}, Ray {record['ray']}, "
-            f"pyarrow {record['pyarrow']}, {where['processor']}, {where['cores']} cores.",
+            f"{generated('cluster')} joao {found['joao']} (source of {made}), torch {found['torch']}, Ray {record['ray']}, "
+            f"pyarrow {record['pyarrow']}, {record['machine']['cores']} cores.",
             "## Kills",
             kills_line(record)
             + " The nodes are processes of one machine. Each run was killed repeatedly until it was complete. "
@@ -367,11 +348,9 @@ def page(record: dict[str, Any]) -> str:
             "## Speed",
             f"`joao embed molecules` of {record['speed']['ways']['local, 1 process'][0]['rows']:,.0f} SMILES of ZINC, medians of "
             f"{len(record['speed']['ways']['local, 1 process'])} runs in turn, without the start of the processes. "
-            f"Other programs used the machine (load {record['speed']['load']:.1f}). Ray's services are counted apart: {load:.3f} CPU seconds per second.",
+            f"Load of the machine at the end: {record['speed']['load']:.1f}.",
             speed_table(record),
-            f"Two workers over one process: {clock:.2f} by the clock on the busy machine, and {idle:.2f} on two idle cores as computed from "
-            "the CPU seconds: (2 - services) x CPU seconds per row of one process / CPU seconds per row of command and workers. Asked: 1.7. "
-            + first_count(record),
+            f"Two workers over one process, by the clock: {speed_up(record):.2f}. Asked: 1.7.",
             "## A billion molecules",
             cost(record) + "\n",
         ]
@@ -396,9 +375,8 @@ def main() -> None:
         by_size = {row["rows"]: row for row in [*record.get("memory", []), *new["memory"]]}
         new["memory"] = [by_size[rows] for rows in sorted(by_size)]
     about = {"command": command(), "versions": versions(), "machine": machine("cpu"), "ray": version("ray")}
-    if "speed" in new and "speed" in record:
-        new["speed"]["services not apart"] = record["speed"]["services not apart"]
-    sources = {**record.get("sources", {}), **dict.fromkeys(new, versions()["source"])}
+    made = {"source": versions()["source"], "processor": about["machine"]["processor"]}
+    sources = {**record.get("sources", {}), **dict.fromkeys(new, made)}
     record = {**record, **about, "pyarrow": version("pyarrow"), "sources": sources, **new}
     write_record("cluster", record)
     if parts.keys() <= record.keys():
