@@ -374,7 +374,12 @@ def main() -> None:
     if "memory" in new:  # rows of other sizes stay
         by_size = {row["rows"]: row for row in [*record.get("memory", []), *new["memory"]]}
         new["memory"] = [by_size[rows] for rows in sorted(by_size)]
-    about = {"command": command(), "versions": versions(), "machine": machine("cpu"), "ray": version("ray")}
+    about: dict[str, Any] = {
+        "command": command(),
+        "versions": versions(),
+        "machine": machine("cpu"),
+        "ray": version("ray"),
+    }
     made = {"source": versions()["source"], "processor": about["machine"]["processor"]}
     sources = {**record.get("sources", {}), **dict.fromkeys(new, made)}
     record = {**record, **about, "pyarrow": version("pyarrow"), "sources": sources, **new}

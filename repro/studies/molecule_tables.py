@@ -146,7 +146,7 @@ def predict_members(
         plan = TablePlan(model=encoder, device="cpu")
         work, data = Work(split, cell.seed, ("finetuned",)), Labelled(dataset, kind, {})
         predicted["finetuned"], seconds["finetuned"] = cache.get(
-            f"{own}-finetuned", lambda: predict_split(work, data, plan)[0]["finetuned"]
+            f"{own}-finetuned", lambda: predict_split(work, data=data, plan=plan)[0]["finetuned"]
         )
     return predicted, seconds
 

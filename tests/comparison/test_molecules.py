@@ -91,15 +91,19 @@ def test_given_split():
 
 def test_record_has_every_method_and_its_scores_by_hand(quick):
     table = make_table()
-    done = []
-    comparison = compare_table(table, quick, on_done=lambda *each: done.append(each))
-    assert done == [(number, 4) for number in range(1, 5)]
+    states = []
+    comparison = compare_table(table, quick, on_state=lambda *each: states.append(each))
+    texts, done, totals = zip(*states, strict=True)
+    assert set(totals) == {4}
+    assert list(done) == sorted(done)
+    assert done[-1] == 4
+    assert {f"seed 0, fold {fold}: ecfp" for fold in (1, 2)} < set(texts)
     assert [row.method for row in comparison.rows] == list(METHODS)
     assert comparison.record["unlabelled"] == 0
     data = Labelled(table, "binary", molecules.molecule_columns(table.smiles, ("ecfp", "descriptors")))
     expected = []
     for fold in molecule_folds(table, "scaffold", 2, 0):
-        predicted, seconds = predict_split(Work(fold, 0, ("mean", "ecfp")), data, quick)
+        predicted, seconds = predict_split(Work(fold, 0, ("mean", "ecfp")), data=data, plan=quick)
         expected.append(roc_auc_score(table.targets[fold.test, 0], predicted["ecfp"][:, 0]))
         assert np.unique(predicted["mean"]) == pytest.approx(table.targets[np.concatenate(fold[:2])].mean())
         assert seconds.keys() == {"mean", "ecfp"}
@@ -117,7 +121,7 @@ def test_labels_of_test_molecules_reach_no_model(quick):
     columns["encoder"] = columns["descriptors"]
     work = Work(fold, 0, [name for name in METHODS if name != "ensemble"])
     before, after = (
-        predict_split(work, Labelled(molecules.replace(table, targets=targets), "numbers", columns), quick)[0]
+        predict_split(work, data=Labelled(molecules.replace(table, targets=targets), "numbers", columns), plan=quick)[0]
         for targets in (table.targets, changed)
     )
     for name in before:

@@ -65,6 +65,19 @@ def _begin():
     os.environ["JOAO_TEST_WORKER"] = "begun"
 
 
+def _square_with_note(number, say):
+    say(f"squaring {number}")
+    return number**2
+
+
+def test_notes_arrive_with_the_number_of_their_item_before_its_result():
+    notes = {}
+    for number, square in map_in_processes(_square_with_note, [5, 6, 7], 2, on_note=notes.__setitem__):
+        assert notes[number] == f"squaring {number + 5}"
+        assert square == (number + 5) ** 2
+    assert notes.keys() == {0, 1, 2}
+
+
 class Odd(Exception):
     def __init__(self, first, second):
         super().__init__(f"{first}{second}")

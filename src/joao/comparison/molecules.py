@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -88,20 +89,33 @@ class Work(NamedTuple):
     methods: Sequence[str]
 
 
+class State(NamedTuple):
+    """What is being done with a split, and which share of it is finished."""
+
+    text: str
+    share: float
+
+
+OnState = Callable[[State], None]
+
+
 @limit_threads()
-def predict_split(work: Work, data: Labelled, plan: TablePlan) -> tuple[Predictions, dict[str, float]]:
+def predict_split(
+    work: Work, on_state: OnState = lambda state: None, *, data: Labelled, plan: TablePlan
+) -> tuple[Predictions, dict[str, float]]:
     """Train methods on a split; return their predictions ``(n, T)`` for the test molecules, and their seconds."""
     dataset, kind, columns = data
     assert dataset.targets is not None
     learn = np.concatenate([work.split.train, work.split.validation])  # what needs no validation also learns from it
     labels, test = dataset.targets, work.split.test
     predicted, seconds = Predictions(), {}
-    for name in work.methods:
+    for number, name in enumerate(work.methods):
         started = time.perf_counter()
+        on_state(State(name, number / len(work.methods)))
         if name == "mean":
             predicted[name] = np.tile(np.nan_to_num(_nanmean(labels[learn])), (len(test), 1))
         elif name == "finetuned":
-            predicted[name] = _finetune(data, work, plan)
+            predicted[name] = _finetune(data, work, plan, on_state)
         elif name == "frozen_linear":
             predicted[name] = _ridge(columns["encoder"][learn], labels[learn], columns["encoder"][test], kind)
         elif name in KERNELS:
@@ -114,7 +128,7 @@ def predict_split(work: Work, data: Labelled, plan: TablePlan) -> tuple[Predicti
     return predicted, seconds
 
 
-def _finetune(data: Labelled, work: Work, plan: TablePlan) -> NDArray[np.float64]:
+def _finetune(data: Labelled, work: Work, plan: TablePlan, on_state: OnState) -> NDArray[np.float64]:
     trained, values = load_run(model_path(plan.model), device=plan.device), torch.from_numpy(data.dataset.targets)
     targets = BinaryTargets(values) if data.kind == "binary" else NumberTargets(values)
     settings = Finetune(plan.epochs, 32, patience=0, balanced=True, standardise=True)
@@ -122,7 +136,14 @@ def _finetune(data: Labelled, work: Work, plan: TablePlan) -> NDArray[np.float64
     fitting = Finetuning(
         trained.store(data.dataset), targets, copy.deepcopy(trained.encoder), settings, fabric, seed=work.seed
     )
-    fitting.fit(torch.from_numpy(work.split.train), torch.from_numpy(work.split.validation), work.seed)
+    epochs = itertools.count(1)
+
+    def on_epoch(_: object) -> None:
+        done = next(epochs)
+        on_state(State(f"finetuned, epoch {done} of {plan.epochs}", done / plan.epochs))
+
+    train, validation = map(torch.from_numpy, (work.split.train, work.split.validation))
+    fitting.fit(train, validation, work.seed, on_epoch=on_epoch)
     outputs = fitting.logits(torch.from_numpy(work.split.test)).double().cpu()
     if data.kind == "binary":
         return outputs.sigmoid().numpy()
@@ -154,7 +175,7 @@ def compare_table(
     dataset: Dataset,
     plan: TablePlan,
     split: Sequence[str] | None = None,
-    on_done: Callable[[int, int], None] = lambda done, total: None,
+    on_state: Callable[[str, float, int], None] = lambda text, done, total: None,
     on_notice: Callable[[str], None] = lambda notice: None,
 ) -> TableComparison:
     """Train and test all methods on the same splits of a table of molecules.
@@ -166,7 +187,7 @@ def compare_table(
         plan: the settings.
         split: a given split, see :func:`given_split`, one entry per molecule of ``dataset``; None: folds. A given split
             is computed with ``max(3, plan.partitions)`` seeds.
-        on_done: called with the number of finished fits and of all fits.
+        on_state: called with what is being done, the number of finished fits with a share of these, and of all fits.
         on_notice: called with notices for the user.
     """
     if not dataset.smiles or dataset.kind != "molecules":
@@ -216,14 +237,33 @@ def compare_table(
     compute = partial(predict_split, data=data, plan=plan)
     jobs = 1 if pick_device(plan.device).type == "cuda" else min(plan.jobs, len(work))
     items = [each for _, each in work]
-    found = map_in_processes(compute, items, jobs) if jobs > 1 else enumerate(map(compute, items))
+    states: dict[int, State] = {}
+    finished = 0
+
+    def note(number: int, state: State) -> None:
+        states[number] = state
+        show()
+
+    def show() -> None:
+        texts = [
+            f"seed {work[each][0][0]}, fold {work[each][0][1] + 1}: {state.text}" for each, state in states.items()
+        ]
+        on_state("; ".join(texts), finished + sum(state.share for state in states.values()), len(work))
+
+    found: Iterable[tuple[int, tuple[Predictions, dict[str, float]]]]
+    if jobs > 1:
+        found = map_in_processes(compute, items, jobs, on_note=note)
+    else:
+        found = ((number, compute(item, partial(note, number))) for number, item in enumerate(items))
     predicted: dict[tuple[int, int], Predictions] = {place: {} for place in places}
     seconds: dict[str, list[float]] = {name: [] for name in METHODS}
-    for done, (number, (predictions, times)) in enumerate(found, 1):
+    for number, (predictions, times) in found:
         predicted[work[number][0]] |= predictions
         for name, value in times.items():
             seconds[name].append(value)
-        on_done(done, len(work))
+        del states[number]
+        finished += 1
+        show()
     scale = _scale(numbered.targets)
     metrics: dict[str, dict[str, list[list[float]]]] = {}
     for name in METHODS:

@@ -254,7 +254,7 @@ def run_table(
     if out is not None:
         check_new_file(out)
     with shown.bar("comparing", None) as bar:
-        comparison = compare_table(dataset, plan, split, lambda done, total: bar.add(1, total), notify)
+        comparison = compare_table(dataset, plan, split, bar.note, notify)
     if out is not None:
         write_file(out, FILE_TYPES[out.suffix](comparison))
     return comparison

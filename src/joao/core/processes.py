@@ -136,17 +136,31 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+class _Note(NamedTuple):
+    """What a process says about the item that it is computing."""
+
+    number: int
+    content: Any
+
+
 def map_in_processes(
-    compute: Callable[[Item], Result], items: Iterable[Item], jobs: int, begin: Callable[[], None] | None = None
+    compute: Callable[..., Result],
+    items: Iterable[Item],
+    jobs: int,
+    begin: Callable[[], None] | None = None,
+    on_note: Callable[[int, Any], None] | None = None,
 ) -> Iterator[tuple[int, Result]]:
     """Compute each item in one of ``jobs`` processes, which call ``begin`` first; yield results with the item's index.
+
+    With ``on_note``, ``compute`` gets a function as its second argument. What it passes to that function arrives at
+    ``on_note`` with the item's index.
 
     Raises:
         UserError: if a process dies.
     """
     waiting = enumerate(items)
     with Processes() as processes:
-        call = pickle_call(_compute_items, compute, begin)
+        call = pickle_call(_compute_items, compute, begin, on_note is not None)
         for number in range(jobs):
             processes.start(number, call)
         busy = 0
@@ -158,6 +172,10 @@ def map_in_processes(
                     f"one of {jobs} worker processes died. If memory is short, use fewer jobs. In a script, guard "
                     "calls with if __name__ == '__main__':. With jobs=1, no processes are started."
                 )
+            if isinstance(message, _Note):
+                assert on_note is not None
+                on_note(*message)
+                continue
             item = next(waiting, None)
             busy += (item is not None) - (message is not None)
             if item is not None:
@@ -169,13 +187,16 @@ def map_in_processes(
                 return
 
 
-def _compute_items(connection: Connection, compute: Callable[[Any], Any], begin: Callable[[], None] | None) -> None:
+def _compute_items(
+    connection: Connection, compute: Callable[..., Any], begin: Callable[[], None] | None, sends_notes: bool
+) -> None:
     if begin is not None:
         begin()
     connection.send(None)  # ready
     while True:  # until it is ended
         number, item = connection.recv()
-        connection.send((number, compute(item)))
+        notes = [lambda content, number=number: connection.send(_Note(number, content))] if sends_notes else []
+        connection.send((number, compute(item, *notes)))
 
 
 def map_chunks(

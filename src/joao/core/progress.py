@@ -122,12 +122,13 @@ class Bar:
         self._progress.update(self._task, advance=1, note=note)
         self._print_state(note)
 
-    def note(self, text: str, done: float | None = None) -> None:
+    def note(self, text: str, done: float | None = None, total: int | None = None) -> None:
         """Show what is being done, beside the bar and, even if the caller prints its own lines, in a line.
 
-        ``done`` is the number of steps so far, with a share of those that are being done.
+        ``done`` is the number of steps so far, with a share of those that are being done, and ``total`` that of all.
         """
-        self._progress.update(self._task, completed=done, note=escape_control(text))
+        size = {} if total is None else {"total": total, "visible": True}
+        self._progress.update(self._task, completed=done, note=escape_control(text), **size)
         self._print_state(text, in_lines=True)
 
     def add(self, done: int, total: int) -> None:
