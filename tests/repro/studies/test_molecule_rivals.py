@@ -2,6 +2,7 @@
 
 import stat
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,23 +14,27 @@ from tests.messages import assert_mentions
 
 # Takes the arguments of chemprop; predicts the mean of the training labels plus the length of the SMILES.
 FAKE = """#!{python}
-import csv, pathlib, sys
+import csv, json, pathlib, sys
 words = sys.argv[1:]
-given = dict(zip(words[1::2], words[2::2]))
+given = {{word: words[place + 1] for place, word in enumerate(words) if word.startswith("--")}}
 if words[0] == "train":
     rows = list(csv.DictReader(open(given["--data-path"])))
     assert given["--task-type"] == "regression", given
     assert [row["part"] for row in rows] == sorted(row["part"] for row in rows)
-    labels = [float(row["label"]) for row in rows if row["part"] == "train"]
+    start = words.index("--target-columns") + 1
+    names = words[start : words.index("--splits-column")]
+    learn = [row for row in rows if row["part"] == "train"]
+    labels = {{name: [float(row[name]) for row in learn if row[name]] for name in names}}
     folder = pathlib.Path(given["--output-dir"]) / "model_0"
     folder.mkdir(parents=True)
-    (folder / "best.pt").write_text(str(sum(labels) / len(labels)))
+    means = {{name: sum(found) / len(found) for name, found in labels.items()}}
+    (folder / "best.pt").write_text(json.dumps(means))
 else:
-    mean = float(pathlib.Path(given["--model-paths"]).read_text())
+    means = json.loads(pathlib.Path(given["--model-paths"]).read_text())
     rows = list(csv.DictReader(open(given["--test-path"])))
     assert list(rows[0]) == ["smiles"], rows[0]
-    lines = [f"{{row['smiles']}},{{mean + len(row['smiles'])}}" for row in rows]
-    pathlib.Path(given["--output"]).write_text("\\n".join(["smiles,label", *lines]))
+    lines = [[row["smiles"], *(mean + len(row["smiles"]) for mean in means.values())] for row in rows]
+    csv.writer(open(given["--output"], "w")).writerows([["smiles", *means], *lines])
 """
 
 
@@ -64,6 +69,16 @@ def test_chemprop_learns_from_two_parts_and_predicts_the_third(chemprop, table, 
     assert study.test_error(predicted, table) == pytest.approx(error)
 
 
+def test_chemprop_learns_several_tasks_with_missing_labels(chemprop, table, tmp_path):
+    several = np.stack([table.dataset.targets[:, 0], np.arange(24)], axis=1).astype(np.float32)
+    several[[3, 4, 20], 1] = np.nan
+    dataset = replace(table.dataset, targets=several, target_names=("one", "two"))
+    study.train_chemprop(chemprop, table._replace(dataset=dataset), tmp_path)
+    predicted, _ = study.predict_chemprop(chemprop, ["CC", "CCCC"], tmp_path, tasks=2)
+    means = [np.mean(several[:18, 0]), np.nanmean(several[:18, 1])]
+    np.testing.assert_allclose(predicted, [[mean + length for mean in means] for length in (2, 4)], rtol=1e-6)
+
+
 def test_a_failing_program_is_named(tmp_path):
     with pytest.raises(UserError) as info:
         study.run(["bash", "-c", "echo broken >&2; exit 3"])
@@ -90,18 +105,25 @@ def test_verdicts_need_five_sets_and_an_interval_without_0():
     records = [record(name, 0.6 + number / 50, 0.5, 0.7 + number / 40) for number, name in enumerate(SETS[:5])]
     found = lines_of(records)
     chemprop, ensemble = study.METHODS["chemprop"], study.METHODS["ensemble"]
-    assert found[f"{chemprop}, less {study.METHODS['ecfp']}"][2] == "worse"
-    assert found[f"{ensemble}, less {study.METHODS['ecfp']}"][2] == "better"
+    assert found[f"{chemprop}, minus {study.METHODS['ecfp']}"][2] == "worse"
+    assert found[f"{ensemble}, minus {study.METHODS['ecfp']}"][2] == "better"
     assert found[chemprop][2] == "150"
     mixed = [record(name, 0.6, 0.5, 0.6 + (-1) ** number / 10) for number, name in enumerate(SETS[:6])]
-    assert lines_of(mixed)[f"{chemprop}, less {study.METHODS['ecfp']}"][2] == "inconclusive"
-    few = lines_of(records[:4])[f"{ensemble}, less {study.METHODS['ecfp']}"]
+    assert lines_of(mixed)[f"{chemprop}, minus {study.METHODS['ecfp']}"][2] == "inconclusive"
+    few = lines_of(records[:4])[f"{ensemble}, minus {study.METHODS['ecfp']}"]
     assert_mentions(few[2], "5 sets")
+
+
+def test_moleculenet_is_shown_as_roc_auc_on_its_own():
+    text = study.page([record(SETS[0], 0.6, 0.5, 0.7), record("bace", 0.15, 0.125, 0.25)])
+    of_bace = [line for line in text.splitlines() if line.startswith(f"| {study.METHODS['ensemble']} | 87.5 |")]
+    assert len(of_bace) == 1
+    assert of_bace[0].count("|") == 5  # method, mean, seconds and one data set
 
 
 def test_missing_sets_are_listed():
     text = study.page([record(SETS[2], 0.6, 0.5, 0.7)])
-    (line,) = [line for line in text.splitlines() if line.startswith("Missing sets")]
+    line = next(line for line in text.splitlines() if line.startswith("Missing sets"))
     assert_mentions(line, SETS[0], SETS[-1])
     assert SETS[2] not in line
 
