@@ -16,7 +16,7 @@ from joao.config.recipe import make_recipe
 from joao.data import Features, read
 from joao.evaluation import svm
 from joao.evaluation.folds import folds
-from joao.evaluation.svm import kernel_matrix, score_folds
+from joao.evaluation.svm import ROWS_AT_ONCE, kernel_matrix, score_folds
 from joao.runs.trained import make_untrained
 from tests.messages import refused
 
@@ -121,6 +121,15 @@ def test_equal_histograms_of_real_graphs_are_scored_as_by_a_plain_grid_search():
 def test_the_kernel_is_that_of_sklearn(gamma):
     x, y = np.random.default_rng(0).normal(size=(2, 30, 5))
     np.testing.assert_allclose(kernel_matrix(x, y[:20], gamma), rbf_kernel(x, y[:20], gamma=gamma), rtol=1e-12)
+
+
+def test_a_symmetric_kernel_is_the_same_whether_half_of_it_is_computed_or_all():
+    """The blocks below the diagonal are computed and mirrored; rows that are another array are not known to be equal."""
+    x = np.random.default_rng(0).normal(size=(2 * ROWS_AT_ONCE + 50, 3))
+    half, whole = kernel_matrix(x, x, 0.5, np.float32), kernel_matrix(x, x.copy(), 0.5, np.float32)
+    np.testing.assert_allclose(half, rbf_kernel(x, gamma=0.5), rtol=2e-6)
+    np.testing.assert_allclose(half, whole, rtol=1e-6)
+    assert (half == half.T).all()
 
 
 def test_kernel_of_equal_rows_is_one_in_single_precision():

@@ -76,8 +76,13 @@ public:
 
     Machine(const float* all, long ld, const int64_t* rows, long n, long positive)
         : n(n), positive(positive), stride(padded(n)), kernel(n * stride), exact(n), b(n) {
+        std::vector<std::pair<long, long>> runs;  // of consecutive rows: first position and one past the last
+        for (long k = 0; k < n; k++)
+            if (k && rows[k] == rows[k - 1] + 1) runs.back().second++;
+            else runs.emplace_back(k, k + 1);
         for (long r = 0; r < n; r++)
-            for (long k = 0; k < n; k++) kernel[r * stride + k] = all[rows[r] * ld + rows[k]];
+            for (const auto& [begin, end] : runs)
+                memcpy(&kernel[r * stride + begin], all + rows[r] * ld + rows[begin], (end - begin) * sizeof(float));
     }
 
     bool is_finite() const {
