@@ -460,16 +460,18 @@ def _repeats_summary() -> str:
         word: [name for name, line in lines.items() if line[-1] == word] for word in ("better", "worse", "inconclusive")
     }
     facts = found.records[0]
-    said = [f"{word}: {listed(names)}" for word, names in judged.items() if names]
+    said = "; ".join(f"{word}: {listed(names)}" for word, names in judged.items() if names)
+    if len(judged["inconclusive"]) == len(lines):
+        said = f"all {count_word(len(lines))} differences are inconclusive"
     joao = lines[f"{NAMES['joao']} - {NAMES['none']}"]
     absent = [MOLECULE_SETS[name] for name in found.missing]
     missing = f" (not finished: {listed(absent)})" if absent else ""
     return (
         "- [Three pre-trainings per method](results/transfer/repeats.md) on "
-        f"{facts['corpus'][0]['molecules']:,} molecules without test molecules, {len(found.datasets)} data sets{missing}, with "
-        f"the rule written before the run: {'; '.join(said)} (data set as unit, both epoch rules, corrected for "
-        f"{len(claims)} comparisons). JOAO's mean gain over no pre-training: {joao[1]} at the last epoch, {joao[3]} "
-        "at the selected epoch.\n"
+        f"{facts['corpus'][0]['molecules']:,} molecules without test molecules, {len(found.datasets)} data "
+        f"sets{missing}, with the rule written before the run: {said} (data set as unit, both epoch rules, corrected "
+        f"for {len(claims)} comparisons). JOAO's mean gain over no pre-training: {joao[1]} at the last epoch, "
+        f"{joao[3]} at the selected epoch.\n"
     )
 
 

@@ -243,9 +243,7 @@ TITLES = {
     "finetuned": "Fine-tuned encoder on the smaller sets",
     "moleculenet": "MoleculeNet, scaffold split of the transfer table, once",
 }
-_FIRST_ROUND = (
-    "The encoder bundled until 2026-11-18, fine-tuned in bf16-mixed; `ensemble` is the mean of ecfp, descriptors and finetuned."
-)
+_FIRST_ROUND = "The encoder bundled until 2026-11-18, fine-tuned in bf16-mixed; `ensemble` is the mean of ecfp, descriptors and finetuned."
 _SECOND_ROUND = (
     "`ecfp` and `descriptors` are forests of 500 trees, `two_forests` is their mean, and `frozen_forest` is a forest on embeddings. `ensemble_X` is the mean of ecfp, descriptors and X. `tanimoto` is kernel ridge regression on ECFP alone, `frozen_kernel` on embeddings alone, `both_kernels` on both; "
     "`ensemble_tanimoto` has no encoder and shows what the encoder adds to `ensemble_both_kernels`."

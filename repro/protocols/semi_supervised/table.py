@@ -145,7 +145,8 @@ def redefined_lines(records: Sequence[Mapping[str, Any]], first: Sequence[Mappin
 
 
 LAST_EPOCH = """\
-The run of the last epoch is not finished in every cell. Last epoch minus selected epoch of the same method, on the seeds that both have:
+The rule was chosen on development sets ([study](../few-labels.md)); its run here is not finished. Last epoch minus
+selected epoch of the same method, on the seeds that both have:
 """
 LAST_EPOCH_HEADER = ["data", "method", "seeds", "last epoch - selected epoch (95 % CI)"]
 
@@ -159,7 +160,7 @@ def last_epoch_lines(records: Sequence[Mapping[str, Any]]) -> list[list[str]]:
             ours, other = (groups.get((dataset, label_rate, each), {}) for each in (f"{method}_last", method))
             seeds = sorted(set(ours) & set(other))
             if any(ours[seed]["split_hash"] != other[seed]["split_hash"] for seed in seeds):
-                raise UserError(f"{dataset}: the two rules for the epoch have different folds. Compute one of them again.")
+                raise UserError(f"{dataset}: the rules for the epoch have different folds. Compute one of them again.")
             scores = [[_percent(group[seed]) for seed in seeds] for group in (ours, other)]
             if len(seeds) > 1:
                 change = with_interval(estimate_gain(*scores).interval())

@@ -205,8 +205,8 @@ def repeats_markdown(records: Sequence[Record], without: Sequence[Record]) -> st
         f"comparable with theirs. Fine-tuning: {runs} epochs, batch size 32, scaffold split. No pre-training is the "
         "row of the table. Each row by two rules: the last epoch, which the paper's figures probably use, and the "
         "epoch that the validation molecules select. The rules for this page were committed before the run "
-        f"(`repro/decision-rules.md`).{missing} The pre-trainings were repeated with equal seeds for clintox, for sider, "
-        "and for bace and bbbp, which on a GPU gives nearly equal weights.\n\n"
+        f"(`repro/decision-rules.md`).{missing} The pre-trainings were repeated with equal seeds for "
+        "clintox, for sider, and for bace and bbbp, which on a GPU gives nearly equal weights.\n\n"
         "Mean ± standard deviation of the means of the pre-trainings. Intervals: pre-trainings are the seeds, "
         "fine-tuning runs their parts ([coverage](../coverage.md)); both sides vary.\n\n"
     )
