@@ -3,7 +3,6 @@ from typing import cast, final
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from joao.core.codes import OGB_ATOM_SIZES, OGB_BOND_SIZES
 from joao.core.errors import UserError
