@@ -73,7 +73,10 @@ def files_of_a_user(tmp_path):
     """The files that examples call theirs."""
     for name in ("molecules.csv", "new.csv"):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in ["smiles", *SMILES]))
-    graphs = [{"num_nodes": 4, "edges": [[0, 1], [1, 2], [2, number % 4]], "label": number % 2} for number in range(24)]
+    graphs = [
+        {"num_nodes": 4, "edges": [[0, 1], [1, 2], [2, number % 4]], "node_labels": [0, 0, 1, 2], "label": number % 2}
+        for number in range(24)
+    ]
     (tmp_path / "my_graphs.jsonl").write_text("".join(f"{json.dumps(graph)}\n" for graph in graphs))
 
 
