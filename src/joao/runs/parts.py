@@ -432,9 +432,17 @@ def _outputs(model: Model, dataset: Dataset) -> dict[str, NDArray[Any]]:
 
 
 def prediction_columns(model: FinetunedModel, predicted: Prediction) -> dict[str, NDArray[Any]]:
-    """Columns of predictions by name, as in CSV files; ``std_TASK`` for the tasks of an ensemble."""
-    names = [name if model.kind == "numbers" else f"p_{name}" for name in model.class_names or model.tasks]
-    columns: dict[str, NDArray[Any]] = dict(zip(names, predicted.values.numpy().T, strict=True))
+    """Columns of predictions by name, as in CSV files; ``std_TASK`` for the tasks of an ensemble.
+
+    A task with the name of another column, such as ``row``, becomes ``predicted_row``.
+    """
+    taken = {"graph", "row", "id", *(f"std_{name}" for name in model.tasks if predicted.std is not None)}
+    columns: dict[str, NDArray[Any]] = {}
+    for name, values in zip(model.class_names or model.tasks, predicted.values.numpy().T, strict=True):
+        column = name if model.kind == "numbers" else f"p_{name}"
+        while column in taken or column in columns:
+            column = f"predicted_{column}"
+        columns[column] = values
     if model.kind == "classes":
         most_probable = predicted.values.argmax(dim=1).numpy()
         return {"predicted": np.array(model.class_names)[most_probable], **columns}
