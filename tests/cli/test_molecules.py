@@ -283,6 +283,8 @@ def test_compare_predicts_the_tasks_of_a_table(joao, tmp_path, monkeypatch):
     for wrong, values in (
         (["--split", "nosuch"], ["nosuch", "part"]),
         (["--methods", "joao"], ["--methods"]),
+        (["--twins-together"], ["--twins-together"]),
+        (["--scorer", "exact"], ["--scorer"]),
         (["--folds", 9, "--split", "scaffold"], ["6 scaffolds", "9 folds"]),
         (["--out", "table.csv"], ["table.csv"]),
         (["--model", "nosuch"], ["nosuch"]),
