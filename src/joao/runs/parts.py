@@ -192,14 +192,18 @@ def embed(
 def open_sources(
     source: Any, columns: Columns, root: str | os.PathLike[str] | None = None, *, standardise: bool = False
 ) -> list[BlockSource]:
-    """Open a source, a list of paths, or the tables in a folder, to be read one after the other in blocks."""
+    """Open a source, a list of paths, or the tables in a folder, to be read one after the other in blocks.
+
+    Of several tables, some may have a header only, as programs write them that divide rows among files.
+    """
     if isinstance(source, list | tuple) and source and all(_is_file(each) for each in source):
         found: list[Any] = [*source]
     elif isinstance(source, str | os.PathLike):
         found = _tables_in(Path(source)) or [source]
     else:
         found = [read(source, standardise=standardise)]
-    return [BlockSource(each, root, columns, ReadOptions(standardise=standardise)) for each in found]
+    options = ReadOptions(standardise=standardise)
+    return [BlockSource(each, root, columns, options, may_be_empty=len(found) > 1) for each in found]
 
 
 def _is_file(source: Any) -> bool:
@@ -456,7 +460,8 @@ def _finish(folder: Path, origin: dict[str, Any], parts: list[Part], computed: i
     first_row = 0
     for number, part in enumerate(parts):
         if part.file != _part_name(number) or part.first_row != first_row:
-            raise UserError(f"{folder / part.file}: rows from {first_row} on are missing. Run the same command again.")
+            is_not = f"is not the part with the rows from {first_row} on"
+            raise UserError(f"{folder / part.file}: {is_not}. Remove it and run the same command again.")
         first_row += part.rows
     if not parts:
         raise UserError(f"{folder}: the source has no rows.")
