@@ -148,9 +148,7 @@ def open_data(
     for notice in dataset.notices:
         output.notice(notice)
     if not isinstance(dataset, Shards) and dataset.failures:
-        first = dataset.failures[0]
-        line = f"line {first.line}" if first.line else f"row {first.row}"
-        output.notice(f"{dataset.failure_notice} and {then}. The first: {line}, {first.text[:40]!r}: {first.reason}")
+        output.notice(f"{dataset.failure_notice} and {then}. The first: {dataset.failures[0]}")
     return dataset
 
 

@@ -241,7 +241,7 @@ def _hint(run: ReportedRun) -> str:
         graphs = "" if same else f" Scored on other graphs than it was trained on: {run.score['data']['name']}."
         return f"One encoder, scored with an SVM on shared folds; ± and whiskers: deviation over partitions.{graphs}"
     if run.finetuned is not None and run.finetuned.is_ensemble:
-        return "Mean of forests on ECFP and on descriptors and of kernel ridge regression on the encoder, without epochs."
+        return "Mean of forests on ECFP and on descriptors and of kernel ridge regression on the encoder; no epochs."
     if run.finetuned is not None:
         return "The epoch was chosen on the validation graphs, whose score is therefore optimistic."
     if not run.run.info.finished:
