@@ -21,6 +21,7 @@ from repro.record_files import RECORDS
 from repro.studies import (
     benchmark_tables,
     cluster,
+    combinations,
     compiled_core,
     controls,
     coverage,
@@ -100,6 +101,7 @@ _TABLES: dict[str, Callable[[], str]] = {
     "controls": lambda: controls.page(controls.read_all()),
     "defaults": partial(defaults.table_page, "defaults"),
     "defaults-cpu": partial(defaults.table_page, "defaults-cpu"),
+    "combinations": lambda: combinations.page(sweep.record_file(RECORDS / "combinations.jsonl").read()),
     "few-labels": lambda: few_labels.page(sweep.record_file(RECORDS / "few-labels.jsonl").read()),
     "factors": lambda: factors.page(factors.read_all()),
     "gamma/table": lambda: gamma.page([gamma.record_file(RECORDS)[cell.key] for cell in gamma.cells()]),

@@ -21,7 +21,7 @@ import torch
 from joao.config.recipe import make_recipe
 from joao.core.provenance import command, machine, versions
 from joao.data.formats.smiles import read_text_column
-from joao.data.molecules import featurise, make_molecules
+from joao.data.molecules import ReadOptions, featurise, make_molecules
 from joao.encoders import Encoder
 from joao.evaluation.tables import markdown
 from joao.runs.pretraining import pretrain
@@ -64,7 +64,7 @@ def measure(name: str, trained: TrainedEncoder, count: int, repeats: int) -> dic
     smiles, found = sample(name, count), dict[str, torch.Tensor]()
 
     def embed(way: str) -> None:
-        dataset = make_molecules(name, smiles)
+        dataset = make_molecules(name, smiles, options=ReadOptions(as_ogb=way == EMBEDDING))
         found[way] = trained.embed(dataset) if way == EMBEDDING else by_forward(trained.encoder, trained.store(dataset))
 
     ways: dict[str, Callable[[], object]] = {

@@ -236,17 +236,16 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
     return "\n\n".join(parts)
 
 
+ENCODERS = {"3109a4cf": "encoder bundled until 2026-11-18", "9eed50b9": "bundled encoder"}  # by hash of the file
 TITLES = {
     "methods": "First round",
     "members": "Members of the ensemble",
     "finetuned": "Fine-tuned encoder on the smaller sets",
     "moleculenet": "MoleculeNet, scaffold split of the transfer table, once",
 }
-_FIRST_ROUND = (
-    "Bundled encoder of version 1, fine-tuned in bf16-mixed; `ensemble` is the mean of ecfp, descriptors and finetuned."
-)
+_FIRST_ROUND = "The encoder bundled until 2026-11-18, fine-tuned in bf16-mixed; `ensemble` is the mean of ecfp, descriptors and finetuned."
 _SECOND_ROUND = (
-    "`ensemble_X` is the mean of ecfp, descriptors and X. `tanimoto` is kernel ridge regression on ECFP alone, `frozen_kernel` on embeddings alone, `both_kernels` on both; "
+    "`ecfp` and `descriptors` are forests of 500 trees, `two_forests` is their mean, and `frozen_forest` is a forest on embeddings. `ensemble_X` is the mean of ecfp, descriptors and X. `tanimoto` is kernel ridge regression on ECFP alone, `frozen_kernel` on embeddings alone, `both_kernels` on both; "
     "`ensemble_tanimoto` has no encoder and shows what the encoder adds to `ensemble_both_kernels`."
 )
 
@@ -262,14 +261,17 @@ def _section(part: str, encoder: str, found: Mapping[str, Mapping[str, Any]]) ->
         digits = 1 if part == "moleculenet" else 3
         lines.append([method, f"{shown.mean():.{digits}f}", gain, *(f"{each:.{digits}f}" for each in shown)])
     mean = "mean ROC-AUC %" if part == "moleculenet" else "mean error"
-    header = ["method", mean, "difference of errors to ecfp", *found]
-    which = f", encoder {encoder} ({next(iter(found.values()))['model']})" if encoder else ""
+    header = ["method", mean, "difference of errors to ecfp (95 % CI)", *found]
+    which = f", {ENCODERS.get(encoder, 'encoder')} ({encoder})" if encoder else ""
     result = [f"## {TITLES[part]}{which}", markdown(header, lines), _SECOND_ROUND if encoder else _FIRST_ROUND]
     if part == "moleculenet" and "clintox" in found:
         others = {
             name: 100 * (1 - np.mean([each["errors"][name] for key, each in found.items() if key != "clintox"]))
             for name in methods
         }
+        result.append(
+            "The difference is one of errors, 1 - ROC-AUC: below 0 is better than `ecfp`, and an interval that contains 0 is inconclusive. One seed."
+        )
         result.append(
             "Mean without ClinTox: " + ", ".join(f"{name} {value:.1f}" for name, value in others.items()) + "."
         )

@@ -188,6 +188,9 @@ def semi_supervised_pages(records: Path) -> Pages:
             made = few_labels.rows(own, of_strength=table == "strength")
             text = markdown(few_labels.HEADER, [few_labels.cells_of(row) for row in made])
             pages.add(f"{command}.md", title, command, text + "\n")
+            if table == "last_epoch":
+                lines = markdown(few_labels.LAST_EPOCH_HEADER, few_labels.last_epoch_lines(own))
+                pages.texts[f"{command}.md"] += f"\n{few_labels.LAST_EPOCH}\n{lines}\n"
             if table == "semi_supervised":
                 first = semi_supervised.record_file(records, "no-pretraining-first").read()
                 if redefined := few_labels.redefined_lines(own, first):

@@ -9,7 +9,7 @@ import pytest
 from joao.core.codes import OGB_ATOM_SIZES, OGB_BOND_SIZES
 from joao.data import read_whole
 from joao.data.features import Features, make_store
-from joao.data.molecules import make_molecules, to_ogb_codes
+from joao.data.molecules import ReadOptions, make_molecules, to_ogb_codes
 from tests.data.test_molecules import ODD
 from tests.messages import refused
 
@@ -42,6 +42,16 @@ def test_ring_and_aromatic_atoms():
     pyrrole = to_ogb_codes(make_molecules("one", ["c1cc[nH]c1"]))
     assert (pyrrole.node_labels[:, 6:] == [1, 1, 1]).all()
     assert (pyrrole.edge_attr == [3, 0, 1]).all()
+
+
+def test_stereochemistry_of_an_extension_is_found():
+    """CXSMILES describe it without / and @."""
+    options = ReadOptions(as_ogb=True)
+    converted = make_molecules("two", ["CC=CC |t:1|", "C/C=C/C", "CC=CC"], options=options)
+    by_extension, by_text, none = converted.edge_attr[:, 1].reshape(3, 6).tolist()
+    assert by_text == by_extension
+    assert any(by_text)
+    assert not any(none)
 
 
 def test_graphs_and_order_stay_and_codes_are_in_range():

@@ -55,6 +55,9 @@ def test_the_three_verdicts_and_their_sentences():
     assert (yes.helps, yes.method, yes.baseline, yes.tried) == (YES, "joao", "wl", (2, 2))
     assert_mentions(yes, "rings", 2, "joao", f"{mean:.2f}", "wl", "95 %", f"{low:.2f}", f"{high:.2f}")
     assert yes.over["ldp"] == paired_gain(base + 0.1 + noise, base - 0.2)
+    equal = make_verdict("rings", {"joao": base + noise - noise.mean()}, {"wl": base})  # inconclusive is not "as good"
+    assert equal.helps == INCONCLUSIVE
+    assert_mentions(equal, "joao", "same mean", "wl")
     no = make_verdict("rings", {"joao": base - 0.1 + noise}, {"wl": base})
     low, high = 100 * no.gain.low, 100 * no.gain.high
     assert no.helps == NO

@@ -144,6 +144,32 @@ def redefined_lines(records: Sequence[Mapping[str, Any]], first: Sequence[Mappin
     return lines
 
 
+LAST_EPOCH = """\
+The rule was chosen on development sets ([study](../few-labels.md)); its run here is not finished. Last epoch minus
+selected epoch of the same method, on the seeds that both have:
+"""
+LAST_EPOCH_HEADER = ["data", "method", "seeds", "last epoch - selected epoch (95 % CI)"]
+
+
+def last_epoch_lines(records: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """Return what the last epoch changes, and the cells without a record (:data:`LAST_EPOCH_HEADER`)."""
+    groups = by_row(records)
+    lines = []
+    for dataset, label_rate in dict.fromkeys(key[:2] for key in groups):
+        for method in ("none", "joao"):
+            ours, other = (groups.get((dataset, label_rate, each), {}) for each in (f"{method}_last", method))
+            seeds = sorted(set(ours) & set(other))
+            if any(ours[seed]["split_hash"] != other[seed]["split_hash"] for seed in seeds):
+                raise UserError(f"{dataset}: the rules for the epoch have different folds. Compute one of them again.")
+            scores = [[_percent(group[seed]) for seed in seeds] for group in (ours, other)]
+            if len(seeds) > 1:
+                change = with_interval(estimate_gain(*scores).interval())
+            else:
+                change = f"{np.mean(scores[0]) - np.mean(scores[1]):+.2f}" if seeds else "not run"
+            lines.append([dataset, row_name(method), str(len(seeds)), change])
+    return lines
+
+
 SETTING = (
     "A tenth of the labelled graphs selects the epoch and is not used for training. The authors' code reports the "
     "epoch with the best mean test accuracy."

@@ -55,6 +55,11 @@ class Features:
     scale: tuple[float, ...] = ()
     max_degree: int = 64
 
+    @property
+    def as_ogb(self) -> bool:
+        """Whether molecules need OGB's codes (:class:`~joao.data.molecules.ReadOptions`)."""
+        return self.rule == "ogb_atoms"
+
     @classmethod
     def from_dataset(cls, dataset: Dataset | Shards, rule: str = "auto", max_degree: int = 64) -> Features:
         """Fit ``rule`` on ``dataset``; for shards, use the summary in their index."""
@@ -259,7 +264,7 @@ def _scale_walks(pieces: Iterable[Dataset]) -> list[tuple[float, float]]:
 
 def make_store(dataset: Dataset, features: Features) -> GraphStore:
     """Make a store of the graphs of ``dataset``, with ``features`` as ``x``."""
-    if features.rule == "ogb_atoms" and dataset.kind == "molecules":
+    if features.as_ogb and dataset.kind == "molecules":
         dataset = to_ogb_codes(dataset)
     return GraphStore(
         x=features.columns(dataset),

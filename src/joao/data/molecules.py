@@ -12,8 +12,9 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from itertools import accumulate
+from operator import or_
 from typing import Any
 
 import numpy as np
@@ -76,12 +77,16 @@ def is_standardised(featuriser: str) -> bool:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Options of :func:`joao.read` that are not columns: ``jobs``, ``on_rows``, ``node_label``, ``standardise``."""
+    """Options of :func:`joao.read` that are not columns: ``jobs``, ``on_rows``, ``node_label``, ``standardise``.
+
+    ``as_ogb``: give molecules OGB's codes at once, see :func:`to_ogb_codes`.
+    """
 
     jobs: int = 1
     on_rows: Callable[[int, int], None] | None = None
     node_label: str = ""
     standardise: bool = False
+    as_ogb: bool = False
 
     def count_rows(self, done: int, total: int) -> None:
         """Report every thousandth row, and the rest at the end, of more than a thousand; ``done`` have been read."""
@@ -101,6 +106,7 @@ def make_molecules(
         jobs=max(1, min(options.jobs, len(smiles) // least)),
         on_chunk=None if on_rows is None else lambda done: on_rows(done, len(smiles)),
         standardise=options.standardise,
+        as_ogb=options.as_ogb,
     )
     rows = dataset.rows.tolist()
     valid = tuple(smiles[row] for row in rows)
@@ -156,20 +162,22 @@ def featurise(
     jobs: int = 1,
     on_chunk: Callable[[int], None] | None = None,
     standardise: bool = False,
+    as_ogb: bool = False,
 ) -> Dataset:
     """Convert every SMILES that RDKit can parse to a graph. The result depends on nothing but the arguments.
 
-    Node labels are ``(N, 2)`` element and chirality, edge attributes ``(E, 2)`` bond type and direction. Node numbers
-    are bytes, unless a molecule has more than 256 atoms.
+    Node labels are ``(N, 2)`` element and chirality, edge attributes ``(E, 2)`` bond type and direction, or OGB's
+    ``(N, 9)`` and ``(E, 3)``. Node numbers are bytes, unless a molecule has more than 256 atoms.
 
     Args:
         smiles: one molecule each. Duplicates are kept; empty texts are failures.
         jobs: number of processes.
         on_chunk: called with the number of newly converted SMILES.
         standardise: whether to convert RDKit's charge parent of every molecule; the result has its SMILES.
+        as_ogb: whether to use OGB's codes; the data set is then of the kind ``ogb_molecules``.
     """
     require_rdkit()
-    convert = partial(_featurise_chunk, standardise=standardise)
+    convert = partial(_featurise_chunk, standardise=standardise, as_ogb=as_ogb)
     chunks = list(map_chunks(convert, smiles, jobs=jobs, on_chunk=on_chunk))
     first_rows = accumulate((chunk.num_rows for chunk in chunks), initial=0)
     failures = tuple(
@@ -183,9 +191,9 @@ def featurise(
         first_edge=sizes_to_offsets(_concatenate(chunks, "num_edges", np.zeros(0, np.int64))),
         source=_concatenate(chunks, "source", np.zeros(0, np.uint8)),
         target=_concatenate(chunks, "target", np.zeros(0, np.uint8)),
-        node_labels=_concatenate(chunks, "atoms", np.zeros((0, 2), np.uint8)),
-        edge_attr=_concatenate(chunks, "bonds", np.zeros((0, 2), np.uint8)),
-        kind="molecules",
+        node_labels=_concatenate(chunks, "atoms", np.zeros((0, 9 if as_ogb else 2), np.uint8)),
+        edge_attr=_concatenate(chunks, "bonds", np.zeros((0, 3 if as_ogb else 2), np.uint8)),
+        kind="ogb_molecules" if as_ogb else "molecules",
         row_of_graph=np.delete(np.arange(len(smiles)), [each.row for each in failures]) if failures else None,
         failures=failures,
         featuriser=featuriser_version(standardise) or "",
@@ -221,12 +229,12 @@ def _concatenate(chunks: list[_Chunk], name: str, empty: NDArray[Any]) -> NDArra
     return joined
 
 
-def _featurise_chunk(smiles: Sequence[str], standardise: bool = False) -> _Chunk:
+def _featurise_chunk(smiles: Sequence[str], standardise: bool = False, as_ogb: bool = False) -> _Chunk:
     """Convert one chunk of SMILES, in one process.
 
-    Querying RDKit for every atom and bond would take longer than parsing. Elements are therefore taken from the text
-    of the atoms, and bonds from matrices of bond orders, for the whole chunk at once. Only molecules for which this is
-    ambiguous are queried atom by atom or bond by bond.
+    Querying RDKit for every atom and bond takes as long as parsing. Without OGB's codes, elements are therefore taken
+    from the text of the atoms, and bonds from matrices of bond orders, for the whole chunk at once. Only molecules for
+    which this is ambiguous are queried atom by atom or bond by bond.
     """
     from rdkit import rdBase
 
@@ -237,7 +245,8 @@ def _featurise_chunk(smiles: Sequence[str], standardise: bool = False) -> _Chunk
         if standardise:
             smiles, counts, reasons = _standardise(given)
         # Texts that are too long are skipped: each atom takes more memory than its letter.
-        atoms, edges = _Atoms([text if len(text) <= MAX_SMILES_LENGTH else "" for text in smiles]), _Edges()
+        texts = [text if len(text) <= MAX_SMILES_LENGTH else "" for text in smiles]
+        collected: list[Any] = [_OgbCodes(texts)] if as_ogb else [_Atoms(texts), _Edges(texts)]
         for row, text in enumerate(smiles):
             molecule = parse_molecule(text)
             if isinstance(molecule, str):
@@ -245,18 +254,12 @@ def _featurise_chunk(smiles: Sequence[str], standardise: bool = False) -> _Chunk
             else:
                 if standardise:
                     standard_smiles.append(text)
-                atoms.add(molecule, row)
-                edges.add(molecule, may_have_directions="/" in text or "\\" in text)
+                for each in collected:
+                    each.add(molecule, row)
             del molecule  # so that the next one reuses its memory, which is still in the processor's cache
-    num_edges, target, source, bonds = edges.packed()
     return _Chunk(
         num_rows=len(smiles),
-        num_nodes=np.array(atoms.sizes, dtype=np.int64),
-        num_edges=num_edges,
-        atoms=atoms.packed(),
-        bonds=bonds,
-        source=source,
-        target=target,
+        **reduce(or_, (each.packed() for each in collected)),
         failures=failures,
         standard_smiles=standard_smiles,
         standardised=counts,
@@ -378,8 +381,8 @@ class _Atoms:
         self.sizes.append(size)
         self.row.append(row if from_text else -1)
 
-    def packed(self) -> Bytes:
-        """Return ``(N, 2)`` elements and chiralities."""
+    def packed(self) -> dict[str, NDArray[Any]]:
+        """Return the number of atoms of each molecule and ``(N, 2)`` elements and chiralities."""
         row, first = np.array(self.row, dtype=np.int64), np.array(self.first)
         from_text = np.repeat(row >= 0, self.sizes)
         is_used = np.zeros(len(first) - 1, dtype=bool)
@@ -388,17 +391,18 @@ class _Atoms:
         atoms[from_text, 0] = self.elements[np.repeat(is_used, np.diff(first))]
         atoms[~from_text, 0] = self.queried
         molecule, atom, tag = np.array(self.chiral, dtype=np.int64).reshape(-1, 3).T
-        atoms[sizes_to_offsets(np.array(self.sizes, dtype=np.int64))[molecule] + atom, 1] = tag
-        return atoms
+        sizes = np.array(self.sizes, dtype=np.int64)
+        atoms[sizes_to_offsets(sizes)[molecule] + atom, 1] = tag
+        return {"num_nodes": sizes, "atoms": atoms}
 
 
 class _Edges:
     """The bonds of the molecules of a chunk, in both directions."""
 
-    def __init__(self) -> None:
+    def __init__(self, smiles: Sequence[str]) -> None:
         from rdkit import Chem
 
-        self.orders_of = Chem.GetAdjacencyMatrix
+        self.smiles, self.orders_of = smiles, Chem.GetAdjacencyMatrix
         self.types = {getattr(Chem.BondType, name): code for name, code in _BOND_TYPES.items()}
         self.directions = {getattr(Chem.BondDir, name): code for name, code in _DIRECTIONS.items()}
         self.matrices: list[NDArray[np.float64]] = []
@@ -407,10 +411,10 @@ class _Edges:
         self.directed: list[tuple[int, int, int, int]] = []  # molecule, target, source, direction
         self.largest = self.num_molecules = 0
 
-    def add(self, molecule: Any, may_have_directions: bool) -> None:
+    def add(self, molecule: Any, row: int) -> None:
         number, size, num_bonds = self.num_molecules, molecule.GetNumAtoms(), molecule.GetNumBonds()
         self.num_molecules, self.largest = number + 1, max(size, self.largest)
-        for bond in map(molecule.GetBondWithIdx, range(num_bonds) if may_have_directions else ()):
+        for bond in map(molecule.GetBondWithIdx, range(num_bonds) if _has_directions(self.smiles[row]) else ()):
             if direction := self.directions.get(bond.GetBondDir(), 0):
                 self.directed += ((number, *ends, direction) for ends in _both_ways(bond))
         if size <= _MAX_MATRIX_ATOMS:
@@ -422,7 +426,7 @@ class _Edges:
         for bond in map(molecule.GetBondWithIdx, range(num_bonds)):
             self.queried += ((number, *ends, self.types.get(bond.GetBondType(), 0)) for ends in _both_ways(bond))
 
-    def packed(self) -> tuple[Indices, NodeNumbers, NodeNumbers, Bytes]:
+    def packed(self) -> dict[str, NDArray[Any]]:
         """Return the number of edges of each molecule ``(M,)``, targets and sources ``(E,)``, and bonds ``(E, 2)``."""
         number, sizes, counts = np.array(self.counted, dtype=np.int64).reshape(-1, 3).T
         orders = np.concatenate([np.zeros(0), *self.matrices])
@@ -439,9 +443,18 @@ class _Edges:
         if self.directed:
             directed = np.array(self.directed, dtype=np.int64).T
             bonds[np.searchsorted(_keys(edges), _keys(directed)), 1] = directed[3]
-        narrow = np.uint8 if self.largest <= 256 else np.uint16
         num_edges = np.bincount(molecule, minlength=self.num_molecules)
-        return num_edges, target.astype(narrow), source.astype(narrow), bonds
+        return {"num_edges": num_edges, "bonds": bonds, **_narrow(target, source, self.largest)}
+
+
+def _has_directions(smiles: str) -> bool:
+    return "/" in smiles or "\\" in smiles
+
+
+def _narrow(target: Indices, source: Indices, largest: int) -> dict[str, NDArray[Any]]:
+    """Store the ends of edges in bytes where no molecule is too large."""
+    dtype = np.uint8 if largest <= 256 else np.uint16
+    return {"target": target.astype(dtype), "source": source.astype(dtype)}
 
 
 def _both_ways(bond: Any) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -470,71 +483,90 @@ def to_ogb_codes(dataset: Dataset, jobs: int = 1) -> Dataset:
             f"{dataset.name}: features 'ogb_atoms' are computed from SMILES, and the data have {what}. Use the table "
             "of molecules, pack it with its SMILES, or use features 'atoms'."
         )
-    chunks = list(map_chunks(_ogb_chunk, dataset.smiles, jobs=jobs))
-    atoms, bonds = (np.concatenate([chunk[part] for chunk in chunks]) for part in (0, 1))
-    if len(atoms) != dataset.num_nodes or len(bonds) != len(dataset.source):
+    found = featurise(dataset.smiles, jobs=jobs, as_ogb=True)
+    if not np.array_equal(found.first_node, dataset.first_node) or len(found.source) != len(dataset.source):
         raise UserError(
-            f"{dataset.name}: the SMILES have {len(atoms)} atoms, the graphs {dataset.num_nodes}. Use the table again."
+            f"{dataset.name}: the SMILES have {found.num_nodes} atoms, the graphs {dataset.num_nodes}. "
+            "Use the table again."
         )
-    return replace(dataset, kind="ogb_molecules", node_labels=atoms, edge_attr=bonds)
+    return replace(dataset, kind=found.kind, node_labels=found.node_labels, edge_attr=found.edge_attr)
 
 
-def _ogb_chunk(smiles: Sequence[str]) -> tuple[Bytes, Bytes]:
-    """OGB's codes ``(N, 9)`` of the atoms of all molecules and ``(E, 3)`` of their bonds, sorted as edges are."""
-    from rdkit import Chem, rdBase
+class _OgbCodes:
+    """The atoms and bonds of the molecules of a chunk, with OGB's codes."""
 
-    atom, bond = Chem.Atom, Chem.Bond
-    of_atoms = (
-        *(atom.GetAtomicNum, atom.GetChiralTag, atom.GetTotalDegree, atom.GetFormalCharge, atom.GetTotalNumHs),
-        *(atom.GetNumRadicalElectrons, atom.GetHybridization, atom.GetIsAromatic, atom.IsInRing),
-    )
-    of_bonds = (*(bond.GetBeginAtomIdx, bond.GetEndAtomIdx, bond.GetBondType, bond.GetStereo, bond.GetIsConjugated),)
-    atoms: list[list[Any]] = [[] for _ in of_atoms]
-    bonds: list[list[Any]] = [[] for _ in of_bonds]
-    sizes, num_bonds = list[int](), list[int]()
-    with rdBase.BlockLogs():
-        for text in smiles:
-            molecule = Chem.MolFromSmiles(text)
-            if molecule is None:
-                continue
-            sizes.append(molecule.GetNumAtoms())
-            num_bonds.append(molecule.GetNumBonds())
-            # One call of map per property is twice as fast as a loop over the atoms.
-            for values, parts, queries in (
-                (atoms, [*map(molecule.GetAtomWithIdx, range(sizes[-1]))], of_atoms),
-                (bonds, [*map(molecule.GetBondWithIdx, range(num_bonds[-1]))], of_bonds),
-            ):
-                for column, query in zip(values, queries, strict=True):
-                    column += map(query, parts)
-    number, chirality, degree, charge, hydrogens, radicals, hybridisation, *flags = (
-        np.fromiter(column, np.int64, len(column)) for column in atoms
-    )
-    begin, end, order, stereo, is_conjugated = (np.fromiter(column, np.int64, len(column)) for column in bonds)
-    kinds, mixed, orders = Chem.ChiralType, Chem.HybridizationType, Chem.BondType
-    # Values that are not listed have the last code of their column, except for stereo, where all are listed.
-    tags = (kinds.CHI_UNSPECIFIED, kinds.CHI_TETRAHEDRAL_CW, kinds.CHI_TETRAHEDRAL_CCW, kinds.CHI_OTHER)
-    stereos = ("NONE", "Z", "E", "CIS", "TRANS", "ANY")
-    columns = (
-        np.where((number > 0) & (number <= NO_ELEMENT), number - 1, NO_ELEMENT),
-        _code(chirality, tags, 4),
-        degree.clip(max=11),
-        np.where(abs(charge) <= 5, charge + 5, 11),
-        hydrogens.clip(max=9),
-        radicals.clip(max=5),
-        _code(hybridisation, (mixed.SP, mixed.SP2, mixed.SP3, mixed.SP3D, mixed.SP3D2), 5),
-        *flags,
-    )
-    codes = (
-        _code(order, (orders.SINGLE, orders.DOUBLE, orders.TRIPLE, orders.AROMATIC), 4),
-        _code(stereo, [getattr(Chem.BondStereo, f"STEREO{name}") for name in stereos], 5),
-        is_conjugated,
-    )
-    first = np.repeat(sizes_to_offsets(np.array(sizes, dtype=np.int64))[:-1], num_bonds)
-    begin, end = begin + first, end + first
-    target, source = np.concatenate([begin, end]), np.concatenate([end, begin])
-    by_target = np.lexsort((source, target))
-    edges = np.tile(np.stack(codes, axis=1), (2, 1))[by_target]
-    return np.stack(columns, axis=1).astype(np.uint8), edges.astype(np.uint8)
+    def __init__(self, smiles: Sequence[str]) -> None:
+        from rdkit import Chem
+
+        atom, bond = Chem.Atom, Chem.Bond
+        self.smiles = smiles
+        self.of_atoms = (
+            *(atom.GetAtomicNum, atom.GetFormalCharge, atom.GetTotalNumHs, atom.GetNumRadicalElectrons),
+            *(atom.GetHybridization, atom.GetIsAromatic, atom.IsInRing, atom.GetChiralTag),
+        )
+        self.of_bonds = (
+            *(bond.GetBeginAtomIdx, bond.GetEndAtomIdx, bond.GetBondType, bond.GetIsConjugated, bond.GetStereo),
+        )
+        self.atoms: list[list[Any]] = [[] for _ in self.of_atoms]
+        self.bonds: list[list[Any]] = [[] for _ in self.of_bonds]
+        self.sizes, self.num_bonds = list[int](), list[int]()
+
+    def add(self, molecule: Any, row: int) -> None:
+        text = self.smiles[row]
+        self.sizes.append(molecule.GetNumAtoms())
+        self.num_bonds.append(molecule.GetNumBonds())
+        has_extension = "|" in text  # CXSMILES may describe stereochemistry
+        atoms = [*map(molecule.GetAtomWithIdx, range(self.sizes[-1]))]
+        bonds = [*map(molecule.GetBondWithIdx, range(self.num_bonds[-1]))]
+        # One call of map per property is twice as fast as a loop over the atoms. The last one is 0 in most molecules.
+        for values, parts, queries, has_stereo in (
+            (self.atoms, atoms, self.of_atoms, has_extension or "@" in text),
+            (self.bonds, bonds, self.of_bonds, has_extension or _has_directions(text)),
+        ):
+            for column, query in zip(values[:-1], queries[:-1], strict=True):
+                column += map(query, parts)
+            values[-1] += map(queries[-1], parts) if has_stereo else [0] * len(parts)
+
+    def packed(self) -> dict[str, NDArray[Any]]:
+        """Return what :class:`_Atoms` and :class:`_Edges` do, with atoms ``(N, 9)`` and bonds ``(E, 3)``."""
+        from rdkit import Chem
+
+        number, charge, hydrogens, radicals, hybridisation, is_aromatic, in_ring, chirality = (
+            np.fromiter(column, np.int64, len(column)) for column in self.atoms
+        )
+        begin, end, order, is_conjugated, stereo = (np.fromiter(column, np.int64, len(column)) for column in self.bonds)
+        sizes, num_bonds = np.array(self.sizes, dtype=np.int64), np.array(self.num_bonds, dtype=np.int64)
+        first = np.repeat(sizes_to_offsets(sizes)[:-1], num_bonds)
+        target, source = np.concatenate([begin, end]), np.concatenate([end, begin])
+        shift = np.tile(first, 2)
+        kinds, mixed, orders = Chem.ChiralType, Chem.HybridizationType, Chem.BondType
+        # Values that are not listed have the last code of their column, except for stereo, where all are listed.
+        tags = (kinds.CHI_UNSPECIFIED, kinds.CHI_TETRAHEDRAL_CW, kinds.CHI_TETRAHEDRAL_CCW, kinds.CHI_OTHER)
+        stereos = ("NONE", "Z", "E", "CIS", "TRANS", "ANY")
+        atoms = (
+            np.where((number > 0) & (number <= NO_ELEMENT), number - 1, NO_ELEMENT),
+            _code(chirality, tags, 4),
+            (np.bincount(target + shift, minlength=len(number)) + hydrogens).clip(max=11),
+            np.where(abs(charge) <= 5, charge + 5, 11),
+            hydrogens.clip(max=9),
+            radicals.clip(max=5),
+            _code(hybridisation, (mixed.SP, mixed.SP2, mixed.SP3, mixed.SP3D, mixed.SP3D2), 5),
+            is_aromatic,
+            in_ring,
+        )
+        bonds = (
+            _code(order, (orders.SINGLE, orders.DOUBLE, orders.TRIPLE, orders.AROMATIC), 4),
+            _code(stereo, [getattr(Chem.BondStereo, f"STEREO{name}") for name in stereos], 5),
+            is_conjugated,
+        )
+        by_target = np.lexsort((source + shift, target + shift))
+        return {
+            "num_nodes": sizes,
+            "num_edges": 2 * num_bonds,
+            "atoms": np.stack(atoms, axis=1).astype(np.uint8),
+            "bonds": np.tile(np.stack(bonds, axis=1), (2, 1))[by_target].astype(np.uint8),
+            **_narrow(target[by_target], source[by_target], max(self.sizes, default=0)),
+        }
 
 
 def _code(values: Indices, listed: Sequence[int], other: int) -> Indices:

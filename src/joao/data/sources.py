@@ -284,12 +284,17 @@ def _not_a_graph_message(place: str, class_name: str | None, value: object = Non
 
 
 def read_graphs(
-    X: Any, *, may_be_empty: bool = False, standardise: bool = False, shown: Progress | None = None
+    X: Any,
+    *,
+    may_be_empty: bool = False,
+    standardise: bool = False,
+    as_ogb: bool = False,
+    shown: Progress | None = None,
 ) -> Dataset:
     """Read the graphs passed to an estimator, anything that :func:`joao.read` takes, and warn about changes.
 
     ``may_be_empty`` accepts an empty list, and molecules of which none is valid. ``standardise`` is for SMILES; a
-    :class:`Dataset` stays as it was read. ``shown`` shows the progress.
+    :class:`Dataset` stays as it was read. ``as_ogb``: :class:`ReadOptions` for SMILES. ``shown`` shows the progress.
     """
     _check_not_table_or_smiles(X)
     if may_be_empty and isinstance(X, Sized) and not isinstance(X, str | bytes | Mapping) and not len(X):
@@ -299,7 +304,13 @@ def read_graphs(
             fix = "Use joao.read(..., standardise=True)."
             warn_user(f"{X.name}: was not standardised, but the molecules that the encoder learned from were. {fix}")
         standardise = standardise and not isinstance(X, Dataset)
-        dataset = read_whole(X, on_rows=None if bar is None else bar.add, standardise=standardise)
+        on_rows = None if bar is None else bar.add
+        if isinstance(X, str | os.PathLike | Dataset | Shards):
+            dataset = read_whole(X, on_rows=on_rows, standardise=standardise)
+        else:
+            dataset = from_objects(X, ReadOptions(on_rows=on_rows, standardise=standardise, as_ogb=as_ogb))
+            if standardise:
+                check_standardised(dataset)
     first = ""
     if dataset.failures:
         row, text, reason, *_ = dataset.failures[0]

@@ -3,7 +3,6 @@ from typing import cast, final
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from joao.core.codes import OGB_ATOM_SIZES, OGB_BOND_SIZES
 from joao.core.errors import UserError
@@ -128,7 +127,7 @@ class MoleculeGine(PaddedEncoder):
                 messages = x.index_select(0, found.source[of]).add_(vectors.index_select(0, kinds[of])).relu_()
                 own = x.index_select(0, found.own[rows])
                 total = sum_lists(messages, torch.arange(len(messages)), first - first[0]).add_(own)
-                y[rows] = F.linear(hidden(total).relu_(), weight, bias).relu_()
+                torch.addmm(bias, hidden(total).relu_(), weight.t(), out=y[rows]).relu_()
                 torch.add(own, y[rows], out=following[rows])
             x = following
             layers.append((y, found.of_node))

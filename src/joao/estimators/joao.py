@@ -207,11 +207,12 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
         SMILES that RDKit cannot parse get a row of NaN, with a warning.
         """
         trained = self._fitted()
-        dataset = read_graphs(X, may_be_empty=True, standardise=trained.info.standardised)
+        info = trained.info
+        dataset = read_graphs(X, may_be_empty=True, standardise=info.standardised, as_ogb=info.features.as_ogb)
         embeddings = np.zeros((0, trained.encoder.embedding_size), dtype=np.float32)
         if len(dataset):
             embeddings = trained.embed(dataset).numpy()
-        warn_about_unknown_labels(dataset, trained.info.features)
+        warn_about_unknown_labels(dataset, info.features)
         return embeddings if X is dataset else dataset.in_rows(embeddings)
 
     def _fitted(self) -> TrainedEncoder:

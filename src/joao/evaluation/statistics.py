@@ -157,11 +157,12 @@ class Verdict:
     def details(self) -> str:
         """The difference of the best methods with its interval, in a sentence."""
         mean, low, high = (100 * each for each in (self.gain.mean, self.gain.low, self.gain.high))
-        change = f"{abs(mean):.2f} points {'better' if mean > 0 else 'worse'} than"
+        change = f"is {abs(mean):.2f} points {'better' if mean > 0 else 'worse'} than"
+        same = "has the same mean as"  # says nothing about equality: the interval follows
         methods, baselines = self.tried
         return (
-            f"The {_describe_choice(self.method, methods, 'pre-trained method')} is "
-            f"{'as good as' if abs(mean) < 0.005 else change} "
+            f"The {_describe_choice(self.method, methods, 'pre-trained method')} "
+            f"{same if abs(mean) < 0.005 else change} "
             f"the {_describe_choice(self.baseline, baselines, 'baseline')} "
             f"({100 * self.gain.level:.0f} % CI of the difference: {low:+.2f} to {high:+.2f})."
         )

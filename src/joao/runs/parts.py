@@ -22,7 +22,7 @@ import json
 import os
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -136,7 +136,8 @@ class Embedder:
         if self.column not in batch:
             raise UserError(f"no column {short_repr(self.column)}. Columns: {', '.join(batch)}.")
         texts = ["" if text is None or text != text else str(text) for text in batch[self.column]]
-        options = ReadOptions(standardise=self.trained.info.standardised)
+        info = self.trained.info
+        options = ReadOptions(standardise=info.standardised, as_ogb=info.features.as_ogb)
         dataset = make_molecules("molecules", texts, options=options)
         return {**batch, self.to: dataset.in_rows(_outputs(self.trained, dataset)["embedding"])}
 
@@ -378,7 +379,8 @@ class _RowsOf:
     """Computes the embeddings of a block ``(rows, d)``, NaN for failures; other processes get a copy with the model."""
 
     def __init__(self, model: Model, columns: Columns, options: ReadOptions, device: str) -> None:
-        self.model, self.columns, self.options, self.device = model, columns, options, device
+        self.model, self.columns, self.device = model, columns, device
+        self.options = replace(options, as_ogb=encoder_of(model).info.features.as_ogb)
 
     def __call__(self, block: Block) -> Any:
         dataset, outputs = self.compute(block)

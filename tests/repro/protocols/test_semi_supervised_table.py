@@ -6,7 +6,16 @@ import pytest
 
 from repro.intervals import estimate_gain
 from repro.protocols.semi_supervised.run import PAIRS, grid
-from repro.protocols.semi_supervised.table import HEADER, REDEFINED_HEADER, cells_of, overview, redefined_lines, rows
+from repro.protocols.semi_supervised.table import (
+    HEADER,
+    LAST_EPOCH_HEADER,
+    REDEFINED_HEADER,
+    cells_of,
+    last_epoch_lines,
+    overview,
+    redefined_lines,
+    rows,
+)
 from repro.tables.names import NAMES
 from repro.tables.paper import Published
 from tests.messages import refused
@@ -146,3 +155,16 @@ def test_both_definitions_of_no_pretraining_are_compared_on_the_same_seeds():
     assert line[:4] == ["NCI1", "10 %", "JOAO", "2"]
     assert [cell.split()[0] for cell in line[4:]] == ["+22.50", "+7.50"]
     assert len(line) == len(REDEFINED_HEADER)
+
+
+def test_the_last_epoch_is_compared_on_the_seeds_of_both_rules():
+    last = [record("none_last", seed, [0.7, 0.9]) for seed in (0, 1, 2)] + [record("joao_last", 1, [0.5, 0.7])]
+    lines = last_epoch_lines([*RECORDS, *last, record("joao", 0, [0.5], "DD")])
+    none, joao, *absent = lines
+    assert none[:3] == ["NCI1", NAMES["none"], "2"]  # the third seed has no selected epoch
+    assert none[3].startswith("+10.00 (")  # 80 less 75, and 80 less 65
+    assert joao == ["NCI1", "JOAO", "1", "-10.00"]  # one seed has no interval
+    assert [line[2:] for line in absent] == [["0", "not run"], ["0", "not run"]]
+    assert {len(line) for line in lines} == {len(LAST_EPOCH_HEADER)}
+    with refused("NCI1", "folds"):
+        last_epoch_lines([*RECORDS, record("joao_last", 1, [0.5, 0.7], split_hash="other")])

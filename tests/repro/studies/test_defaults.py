@@ -192,8 +192,9 @@ def test_records_match_the_estimator_and_are_written_once(data, tmp_path, monkey
     defaults.compute(work, records, "cpu")
     assert defaults.works(records, ["MSRC_9"], ["constant"], 1, NAMES) == []
     found = {name: records[f"MSRC_9-constant/{name}-0"] for name in NAMES}
-    one, other = (JOAO(features="constant", random_state=seed, device="cpu").fit_transform(data) for seed in (0, 3))
-    recipe = JOAO(features="constant", random_state=0)._recipe()
+    older = {"features": "constant", "encoder": {"name": "gin", "readout": "sum"}}
+    one, other = (JOAO(**older, random_state=seed, device="cpu").fit_transform(data) for seed in (0, 3))
+    recipe = JOAO(**older, random_state=0)._recipe()
     by_hand = {
         "default": one,
         "log": np.sign(one) * np.log(1 + np.abs(one)),
