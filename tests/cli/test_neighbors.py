@@ -53,6 +53,17 @@ def test_query_may_be_a_smiles(joao, tmp_path, text):
     assert_refused(joao(*words, "./CCO", "--out", "other.csv"), "CCO")
 
 
+def test_interrupted(joao, mutag_run, tmp_path, monkeypatch):
+    def interrupt(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("joao.runs.neighbors.neighbors", interrupt)
+    stopped = joao("neighbors", mutag_run, "MUTAG", "--out", "hits.csv")
+    assert stopped.code == 130
+    assert_mentions(stopped.err, "Nothing")
+    assert not (tmp_path / "hits.csv").exists()
+
+
 def test_other_graphs_and_parquet(joao, mutag_run, tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     assert joao("neighbors", mutag_run, "MUTAG", "--k", 3, "--out", "hits.parquet", "--device", "cpu").code == 0

@@ -218,7 +218,11 @@ def compare(
         given = None if path is None else [read_text_column(path, split)[row] for row in dataset.rows]
         kind = split if given is None else "scaffold"
         table_plan = TablePlan(model, kind, folds or 5, partitions or 1, epochs or 20, cores, device, precision)
-        table = run_table(dataset, table_plan, out, output.shown, given, output.notice)
+        try:
+            table = run_table(dataset, table_plan, out, output.shown, given, output.notice)
+        except KeyboardInterrupt:
+            fix = "Tasks are compared in one go; --epochs, --folds and --partitions shorten it"
+            raise Interrupted(f"interrupted. Nothing is kept. {fix}.") from None
         _print_table(table, table.heading, table.closing_lines, output)
         _print_path(out, output)
         chosen = "".join(f" --task {shell_quote(task)}" for task in table.record["tasks"])
