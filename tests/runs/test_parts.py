@@ -150,6 +150,8 @@ def test_of_several_tables_some_may_be_empty(table, run, tmp_path):
         (folder / name).write_text("smiles\n")
     with refused("rows"):
         write(folder, run, tmp_path / "nothing")
+    with refused(folder.name, "rows"):
+        joao.embed(folder, run, device="cpu")
     shutil.copy(table, folder / "b.csv")
     assert len(write(folder, run, tmp_path / "out")) == len(SMILES)
     with refused("a.csv"):

@@ -186,8 +186,10 @@ def embed(
     blocks = _blocks(sources, part_rows)
     with _device_of(engine, device) as kind:
         compute = _RowsOf(trained, sources[0].columns, sources[0].options, kind)
-        found = in_order(map_on(engine, compute, blocks, workers, on_gpu=kind != "cpu"))
-        return np.concatenate(list(found))
+        found = list(in_order(map_on(engine, compute, blocks, workers, on_gpu=kind != "cpu")))
+    if not found:
+        raise UserError(f"{source}: the source has no rows.")
+    return np.concatenate(found)
 
 
 def open_sources(
