@@ -255,6 +255,18 @@ def test_packed_scaffolds(joao, tmp_path):
     assert_refused(outcome, "--scaffolds", "SMILES")
 
 
+def test_an_interrupted_comparison_of_tasks_says_that_nothing_is_kept(joao, tmp_path, monkeypatch):
+    def interrupt(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("joao.comparison.table.run_table", interrupt)
+    (tmp_path / "assays.csv").write_text("smiles,active\nCCO,1\nCCN,0\n")
+    stopped = joao("compare", "assays.csv", "--out", "record.json")
+    assert stopped.code == 130
+    assert_mentions(stopped.err, "Nothing", "--epochs")
+    assert not (tmp_path / "record.json").exists()
+
+
 def test_compare_predicts_the_tasks_of_a_table(joao, tmp_path, monkeypatch):
     from joao.baselines import forests
 
@@ -283,6 +295,8 @@ def test_compare_predicts_the_tasks_of_a_table(joao, tmp_path, monkeypatch):
     for wrong, values in (
         (["--split", "nosuch"], ["nosuch", "part"]),
         (["--methods", "joao"], ["--methods"]),
+        (["--twins-together"], ["--twins-together"]),
+        (["--scorer", "exact"], ["--scorer"]),
         (["--folds", 9, "--split", "scaffold"], ["6 scaffolds", "9 folds"]),
         (["--out", "table.csv"], ["table.csv"]),
         (["--model", "nosuch"], ["nosuch"]),

@@ -8,6 +8,7 @@ import pytest
 
 import joao as package
 from tests.cli.conftest import assert_refused
+from tests.messages import assert_mentions
 
 
 def lines(path):
@@ -24,6 +25,7 @@ def test_hits(joao, tmp_path):
     outcome = joao("neighbors", "molecules", "library.csv", *words, "--out", "hits.csv")
     assert outcome.code == 0
     assert "1 of 2 rows" in outcome.err
+    assert_mentions(outcome.err, "line 2", "C(")
     found = package.neighbors(library, ["CCCCO"], k=2, device="cpu")
     expected = [(str(rank), f"m{row}", library[row]) for rank, row in enumerate(found.rows[0], 1)]
     hits = lines(tmp_path / "hits.csv")
@@ -46,9 +48,20 @@ def test_query_may_be_a_smiles(joao, tmp_path, text):
     assert [(hit["query_smiles"], hit["smiles"]) for hit in lines(tmp_path / "hits.csv")] == [
         (text, library[found.rows[0, 0]])
     ]
-    assert_refused(joao(*words, "C(", "--out", "other.csv"), "C(")
+    assert_refused(joao(*words, "C(", "--out", "other.csv"), "C(", "SMILES")
     (tmp_path / "CCO").mkdir()  # a path comes first
     assert_refused(joao(*words, "./CCO", "--out", "other.csv"), "CCO")
+
+
+def test_interrupted(joao, mutag_run, tmp_path, monkeypatch):
+    def interrupt(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("joao.runs.neighbors.neighbors", interrupt)
+    stopped = joao("neighbors", mutag_run, "MUTAG", "--out", "hits.csv")
+    assert stopped.code == 130
+    assert_mentions(stopped.err, "Nothing")
+    assert not (tmp_path / "hits.csv").exists()
 
 
 def test_other_graphs_and_parquet(joao, mutag_run, tmp_path):

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from joao.runs.trained import bundled_model_path, load_run
 from tests.cli.conftest import assert_refused, last_command
 from tests.messages import assert_mentions, mentions
 
@@ -117,6 +118,17 @@ def test_prediction_follows_the_model(joao, tuned, tables, tmp_path):
     outcome = joao("predict", folder, tables[0], "--no-standardise", "--out", tmp_path / "plain.csv", "--device", "cpu")
     assert rows(tmp_path / "plain.csv") != rows(tmp_path / "salts.csv")
     assert any(mentions(line, "standardised") for line in outcome.err.splitlines())
+
+
+def test_an_export_names_the_labelled_data(joao, tuned, tables, tmp_path):
+    folder, _ = tuned
+    pretrained_on = load_run(bundled_model_path("molecules"), device="cpu").info.data
+    outcome = joao("export", folder, "--out", tmp_path / "model.safetensors")
+    assert last_command(outcome)[:3] == ["predict", str(tmp_path / "model.safetensors"), str(tables[0])]
+    for options in ([], ["--no-standardise"]):
+        outcome = joao("predict", folder, tables[0], "--out", tmp_path / f"{len(options)}.csv", *options)
+        assert any(mentions(line, "standardised") for line in outcome.err.splitlines())
+        assert not mentions(outcome.err, pretrained_on)
 
 
 def test_prediction_keeps_every_row(joao, tuned, tmp_path):

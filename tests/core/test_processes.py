@@ -5,10 +5,11 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
-from joao.core.processes import Ended, Processes, map_in_processes, pickle_call
+from joao.core.processes import Ended, Processes, map_in_processes, pickle_call, ray_cluster
 from tests.messages import refused
 
 
@@ -120,3 +121,13 @@ def test_processes_end_with_the_context():
             processes.start(number, pickle_call(_sleep, bytes(10_000_000)))
         identifiers = [process.pid for _, process, _ in processes.running.values()]
     assert not any(map(is_there, identifiers))
+
+
+def test_a_ray_cluster_that_does_not_answer_is_named(monkeypatch):
+    def init(**options):
+        raise ConnectionError("Failed to connect to Ray cluster at 10.0.0.1:6379")
+
+    fake = SimpleNamespace(is_initialized=lambda: False, init=init)
+    monkeypatch.setattr("joao.core.processes._import_ray", lambda: fake)
+    with refused("engine", "10.0.0.1:6379", "RAY_ADDRESS"), ray_cluster():
+        pass

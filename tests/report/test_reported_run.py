@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,15 +12,18 @@ import pytest
 import torch
 
 from joao.augmentations import Identity, NodeDrop
+from joao.baselines import forests
 from joao.config.methods import titles
 from joao.config.recipe import METHODS, make_recipe
 from joao.core.errors import UserError
+from joao.data.sources import read
 from joao.data.synthetic import random_graphs
 from joao.estimators.joao import JOAO
-from joao.report.rendering import RunText, page_data
+from joao.report.rendering import RunText, page_data, verdicts
 from joao.report.reported_run import display_names, method_of, open_reported_run
 from joao.runs.finetuning import finetune
 from joao.runs.pretraining import pretrain
+from joao.runs.trained import bundled_model_path, load_run
 from joao.training.finetune import Finetune
 from repro.tables.names import NAMES
 from tests.messages import assert_mentions, refused
@@ -207,6 +211,28 @@ def test_scores_of_fine_tuned_runs(mutag_data, tmp_path, open_run):
     fields["scores"] = {"validation": None}
     (tmp_path / "tuned" / "finetune.json").write_text(json.dumps(fields))
     assert RunText(open_run(tmp_path / "tuned")).headline is None
+
+
+def test_ensembles_have_members_and_no_epochs(tmp_path, monkeypatch):
+    pytest.importorskip("rdkit")
+    for kind, settings in forests.FOREST.items():
+        monkeypatch.setitem(forests.FOREST, kind, settings | {"n_estimators": 5})
+    dataset = read(["C" * length + end for length in range(1, 11) for end in ("O", "N", "F")])
+    labels = np.arange(30, dtype=np.float32)[:, None]
+    dataset = replace(dataset, targets=labels, target_names=("y",))
+    trained = load_run(bundled_model_path("molecules"), device="cpu")
+    how = {"split": "random", "validation_share": 0.2, "test_share": 0.2, "device": "cpu"}
+    finetune(trained, dataset, Finetune(), ensemble=True, **how).save(tmp_path / "tuned")
+    run = open_reported_run(tmp_path / "tuned", "tuned", nowhere, 100)
+    text = RunText(run)
+    assert_mentions(text.status, 24, 6)  # 18 + 6 for training
+    assert "validation" not in f"{text.status} {text.hint} {text.headline.unit}"
+    scores = json.loads((tmp_path / "tuned" / "finetune.json").read_text())["scores"]["test"]
+    shown = dict(text.parts)
+    for name in ("descriptors", "encoder"):
+        expected = scores["members"][name]["tasks"]["y"]["rmse"]
+        assert ("RMSE", f"{expected:.4g}") in shown[f"test, {name} alone"]
+    assert_mentions(verdicts([run])[0].answer, "Ensemble")
 
 
 def test_display_names():

@@ -69,6 +69,19 @@ def test_prediction_is_the_mean_and_std_the_deviation_of_the_members(encoder, da
     assert [*prediction_columns(model, found)] == ["p_t0", "p_t1", "std_t0", "std_t1"]
 
 
+def test_no_task_hides_another_column(encoder):
+    names = ("y", "std_y", "row", "predicted_row", "id", "graph")
+    dataset = table(*(np.arange(len(SMILES), dtype=np.float32) + task for task in range(len(names))))
+    model = train(encoder, dataclasses.replace(dataset, target_names=names))
+    found = model.predict_with_std(dataset)
+    columns = prediction_columns(model, found)
+    assert not {"row", "id", "graph"} & {*columns}
+    np.testing.assert_array_equal(np.stack([*columns.values()]), torch.cat([found.values, found.std], dim=1).numpy().T)
+    assert "predicted_std_y" in columns
+    assert [*columns][6:] == [f"std_{name}" for name in names]
+    assert columns["std_y"].tolist() == found.std[:, 0].tolist()
+
+
 def test_contributions_match_scores_by_hand(encoder, dataset):
     seen = []
     model = train(encoder, dataset, on_member=seen.append)

@@ -131,6 +131,33 @@ def test_a_part_made_from_other_things_is_not_taken(table, run, tmp_path):
     assert contents(tmp_path / "out") == whole
 
 
+def test_a_part_under_the_name_of_another_is_named_until_it_is_removed(table, run, tmp_path):
+    write(table, run, tmp_path / "out")
+    whole = contents(tmp_path / "out")
+    wrong = tmp_path / "out/part-000001.parquet"
+    shutil.copy(tmp_path / "out/part-000002.parquet", wrong)
+    with refused(wrong.name, 4, "Remove it"):
+        write(table, run, tmp_path / "out")
+    wrong.unlink()
+    write(table, run, tmp_path / "out")
+    assert contents(tmp_path / "out") == whole
+
+
+def test_of_several_tables_some_may_be_empty(table, run, tmp_path):
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    for name in ("a.csv", "c.csv"):
+        (folder / name).write_text("smiles\n")
+    with refused("rows"):
+        write(folder, run, tmp_path / "nothing")
+    with refused(folder.name, "rows"):
+        joao.embed(folder, run, device="cpu")
+    shutil.copy(table, folder / "b.csv")
+    assert len(write(folder, run, tmp_path / "out")) == len(SMILES)
+    with refused("a.csv"):
+        write(folder / "a.csv", run, tmp_path / "one")
+
+
 def test_another_input_model_or_setting_is_refused(table, run, tmp_path):
     write(table, run, tmp_path / "out")
     before = contents(tmp_path / "out")

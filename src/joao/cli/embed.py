@@ -190,10 +190,13 @@ def export(
     output.say(f"{file}: {shown}. Model card: {card}")
     if change is not None:
         output.say(f"Half precision changes embeddings by up to {change:.2g} of their norm.")
-    trained = exported.trained
-    command, made = ("predict", "predictions.csv") if trained.info.finetuned_on else ("embed", "embeddings.csv")
-    if trained.recipe.data:
-        data = inputs.source_words(trained.recipe.data, trained.recipe.columns, None)
+    recipe, finetuned = exported.trained.recipe, exported.finetuned
+    command, made, source, columns = "embed", "embeddings.csv", recipe.data, recipe.columns
+    if finetuned is not None:
+        command, made = "predict", "predictions.csv"
+        source, columns = finetuned.info.source, dict(finetuned.info.columns)
+    if source:
+        data = inputs.source_words(source, columns, None)
         output.suggest(f"{command} {shell_quote(out)} {data}", Path(made))
     else:
         output.say(f"With your own graphs: joao {command} {shell_quote(out)} DATA --out {free_path(Path(made))}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -212,11 +213,16 @@ def compare(
     if has_tasks_only(dataset):
         if methods is not None:
             raise UserError("compare: --methods cannot be chosen for tasks of molecules; all are compared.")
+        _check_unused("classes", {"--twins-together": twins_together, "--scorer": scorer != "auto"})
         path = None if split in SHARES else resolve_path(source, data_root)
         given = None if path is None else [read_text_column(path, split)[row] for row in dataset.rows]
         kind = split if given is None else "scaffold"
         table_plan = TablePlan(model, kind, folds or 5, partitions or 1, epochs or 20, cores, device, precision)
-        table = run_table(dataset, table_plan, out, output.shown, given, output.notice)
+        try:
+            table = run_table(dataset, table_plan, out, output.shown, given, output.notice)
+        except KeyboardInterrupt:
+            fix = "Tasks are compared in one go; --epochs, --folds and --partitions shorten it"
+            raise Interrupted(f"interrupted. Nothing is kept. {fix}.") from None
         _print_table(table, table.heading, table.closing_lines, output)
         _print_path(out, output)
         chosen = "".join(f" --task {shell_quote(task)}" for task in table.record["tasks"])
@@ -224,6 +230,8 @@ def compare(
         output.suggest(f"finetune {shell_quote(model)} {data}{chosen}", Path("runs/mine"))
         return
     labelled_graphs(dataset)
+    given_for_tasks = {"--split": split != "scaffold", "--model": model != Path("molecules")}
+    _check_unused("tasks of molecules", given_for_tasks | {"--precision": precision != "32-true"})
     choice = choose_methods(dataset, methods)
     for notice in choice.notices:
         output.notice(notice)
@@ -241,6 +249,13 @@ def compare(
         more = "; run the same command again to continue" if out and out.suffix == ".json" else ""
         raise Interrupted(f"interrupted {comparison.record['interrupted']}. {kept}{more}.")
     output.suggest(f"pretrain {inputs.source_words(source, {}, data_root)}", Path("runs/mine"))
+
+
+def _check_unused(needs: str, given: Mapping[str, bool]) -> None:
+    """Raise an error for the first option that would have no effect on these labels."""
+    for option, is_given in given.items():
+        if is_given:
+            raise UserError(f"compare: {option} is for {needs}, which the data do not have. Leave it out.")
 
 
 def _print_table(comparison: Comparison | TableComparison, above: str, below: list[str], output: Output) -> None:

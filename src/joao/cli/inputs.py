@@ -107,10 +107,11 @@ def column_options(
 
 def standardise_as(info: RunInfo, given: bool | None, output: Output) -> bool:
     """Whether to standardise molecules for a model: as ``given`` or, by default, as those that it learned from."""
+    data = "" if info.finetuned_on else f" ({info.data})"  # the labels may be of other molecules
     if given is None and info.standardised:
-        output.notice(f"molecules are standardised, as those that the model learned from ({info.data}).")
+        output.notice(f"molecules are standardised, as those that the model learned from{data}.")
     elif given is False and info.standardised:
-        output.notice(f"the model learned from standardised molecules ({info.data}), and these are not.")
+        output.notice(f"the model learned from standardised molecules{data}, and these are not.")
     return info.standardised if given is None else given
 
 
@@ -147,9 +148,7 @@ def open_data(
     for notice in dataset.notices:
         output.notice(notice)
     if not isinstance(dataset, Shards) and dataset.failures:
-        first = dataset.failures[0]
-        line = f"line {first.line}" if first.line else f"row {first.row}"
-        output.notice(f"{dataset.failure_notice} and {then}. The first: {line}, {first.text[:40]!r}: {first.reason}")
+        output.notice(f"{dataset.failure_notice} and {then}. The first: {dataset.failures[0]}")
     return dataset
 
 

@@ -11,6 +11,7 @@ from typer import Argument, Option
 
 from joao.cli import inputs
 from joao.cli.output import Output, check_suffix, quantity
+from joao.core.errors import Interrupted
 
 _LINES_AT_ONCE = 1 << 14
 
@@ -73,7 +74,10 @@ def neighbors(
         }
         options |= {"root": data_root, "device": device}
         wanted = None if query is None else source_or_smiles(query, data_root)
-        found = search(library, wanted, run, **options, on_rows=on_rows, on_notice=output.notice)
+        try:
+            found = search(library, wanted, run, **options, on_rows=on_rows, on_notice=output.notice)
+        except KeyboardInterrupt:
+            raise Interrupted("interrupted. Nothing was written.") from None
     write_file(out, _content(out, found.outliers() if outliers else found.lines()), new=True)
     count = found.rows.shape[1]
     facts = {"queries": len(found.queries), "library": found.num_graphs, "k": count, "by": by, "exact": found.exact}

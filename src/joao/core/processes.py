@@ -295,7 +295,11 @@ def ray_cluster() -> Iterator[Any]:
     if ray.is_initialized():
         yield ray
         return
-    ray.init(logging_level="ERROR", log_to_driver=False)
+    try:
+        ray.init(logging_level="ERROR", log_to_driver=False)
+    except (ConnectionError, ValueError) as error:
+        fix = "Start it, correct RAY_ADDRESS, or unset it to start Ray on this machine."
+        raise UserError(f"engine: cannot connect to the Ray cluster ({one_line(error)}). {fix}") from error
     try:
         yield ray
     finally:

@@ -69,6 +69,14 @@ class Failure(NamedTuple):
     name: str = ""
     line: int = 0
 
+    def __str__(self) -> str:
+        """Where it is, its text and the reason, as in notices.
+
+        >>> print(Failure(6, "C1CC", "not a valid SMILES", line=8))
+        line 8, 'C1CC': not a valid SMILES
+        """
+        return f"{f'line {self.line}' if self.line else f'row {self.row}'}, {self.text[:40]!r}: {self.reason}"
+
 
 @dataclass(frozen=True, eq=False)
 class Dataset:

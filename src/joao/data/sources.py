@@ -134,12 +134,17 @@ def is_table(source: str, root: str | os.PathLike[str] | None = None) -> bool:
 
 def source_or_smiles(source: str, root: str | os.PathLike[str] | None = None) -> str | list[str]:
     """Return ``source``, or a list with it if it is a SMILES and neither a path nor the name of a data set."""
+    missing = f"{source}: no such file or folder."
     try:
         exists = resolve_path(source, root).exists()
-    except UserError:
-        exists = False
-    is_smiles = not exists and featuriser_version() is not None and not featurise([source]).failures
-    return [source] if is_smiles else source
+    except UserError as error:
+        exists, missing = False, str(error)
+    if exists or featuriser_version() is None:
+        return source
+    failures = featurise([source]).failures
+    if failures and known_suffix(Path(source)) is None:
+        raise UserError(f"{missing} It is not a SMILES either ({failures[0].reason}).")
+    return source if failures else [source]
 
 
 def csv_header(source: str, root: str | os.PathLike[str] | None = None) -> list[str]:

@@ -119,7 +119,8 @@ def verdicts(runs: Sequence[ReportedRun]) -> list[Sentence]:
     for run in runs:
         headline = _finetuned_headline(run)
         if headline is not None:
-            start = "Fine-tuned" if len(runs) == 1 else f"{run.name}: fine-tuned"
+            how = "ensemble" if run.finetuned is not None and run.finetuned.is_ensemble else "fine-tuned"
+            start = how.capitalize() if len(runs) == 1 else f"{run.name}: {how}"
             found.append(Sentence(f"{start} on {run.data}: {headline.figure}", f"{headline.unit}."))
     if not found:
         why = _hint(runs[0]) if len(runs) == 1 else "No run on this page has a score."
@@ -208,7 +209,9 @@ def _graph_sets(runs: Sequence[ReportedRun]) -> dict[str, Any]:
 
 
 def _title(run: ReportedRun) -> str:
-    return run.title if run.finetuned is None else f"{run.title}, fine-tuned"
+    if run.finetuned is None:
+        return run.title
+    return f"{run.title}, {'ensemble' if run.finetuned.is_ensemble else 'fine-tuned'}"
 
 
 def _status(run: ReportedRun) -> str:
@@ -223,6 +226,8 @@ def _status(run: ReportedRun) -> str:
         return trained
     tuned = run.finetuned.info
     sizes = {"training": tuned.num_train, "validation": tuned.num_validation, "the test": tuned.num_test}
+    if run.finetuned.is_ensemble:  # it learns from both
+        sizes["training"] += sizes.pop("validation")
     parts = ", ".join(f"{size:,} for {part}" for part, size in sizes.items() if size)
     return f"labelled graphs: {parts} ({tuned.split} split); encoder of {info.data} ({trained})"
 
@@ -235,6 +240,8 @@ def _hint(run: ReportedRun) -> str:
         )
         graphs = "" if same else f" Scored on other graphs than it was trained on: {run.score['data']['name']}."
         return f"One encoder, scored with an SVM on shared folds; ± and whiskers: deviation over partitions.{graphs}"
+    if run.finetuned is not None and run.finetuned.is_ensemble:
+        return "Mean of forests on ECFP and on descriptors and of kernel ridge regression on the encoder; no epochs."
     if run.finetuned is not None:
         return "The epoch was chosen on the validation graphs, whose score is therefore optimistic."
     if not run.run.info.finished:
@@ -280,8 +287,12 @@ def _finetuned_scores(finetuned: Finetuned) -> list[tuple[str, list[tuple[str, s
     """For each part of the labelled graphs, metrics and their values as text; the first summarises all tasks."""
     found = []
     parts = dict(finetuned.scores)
-    if isinstance(parts.get("test"), dict) and "forest" in parts["test"]:
-        parts[FOREST] = parts["test"]["forest"]
+    if isinstance(parts.get("test"), dict):
+        of_test = parts["test"]
+        parts |= {FOREST: of_test["forest"]} if "forest" in of_test else {}
+        members = of_test.get("members")
+        if isinstance(members, dict):  # of an ensemble; "ecfp" is the forest
+            parts |= {f"test, {name} alone": each for name, each in members.items() if name != "ecfp"}
     for part, scores in parts.items():
         tasks = scores.get("tasks") if isinstance(scores, dict) else None
         tasks = tasks if isinstance(tasks, dict) else {}

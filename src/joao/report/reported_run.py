@@ -145,6 +145,7 @@ class Finetuned(NamedTuple):
 
     scores: Mapping[str, Any]
     info: FinetuneInfo
+    is_ensemble: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -315,4 +316,5 @@ def _load_finetuned(run: Run) -> Finetuned | None:
     with user_error_on_failure(f"{place}: is damaged or not the finetune.json of a run"):
         scores = check_value(fields.get("scores", {}), Mapping[str, Any], f"{place}: scores")
         info = make_record(FinetuneInfo, fields.get("info"), f"{place}: info", allow_unknown=True)
-    return Finetuned(scores, info)
+        is_ensemble = not fields["fit"]["epochs"]
+    return Finetuned(scores, info, is_ensemble)

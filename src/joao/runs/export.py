@@ -42,13 +42,14 @@ HALF_CHANGE = "half_change"
 
 @dataclass(frozen=True)
 class Exported:
-    """The result of :func:`export`: the two files, the size of ``file``, and the encoder."""
+    """The result of :func:`export`: the two files, the size of ``file``, and the model."""
 
     file: Path
     card: Path
     num_bytes: int
     half_change: float | None  # largest relative change of an embedding; None without half precision
     trained: TrainedEncoder
+    finetuned: FinetunedModel | None
 
 
 def export(run: Path, out: Path, *, half: bool = False) -> Exported:
@@ -96,7 +97,7 @@ def export(run: Path, out: Path, *, half: bool = False) -> Exported:
         if not out.exists():
             beside.unlink(missing_ok=True)
         raise
-    return Exported(out, beside, len(content), change, trained)
+    return Exported(out, beside, len(content), change, trained, finetuned)
 
 
 def _sort_metadata(content: bytes) -> bytes:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from joao.baselines.forests import molecule_columns
 from joao.core.errors import UserError, quantity, suggest
-from joao.data.dataset import Dataset, add_counts
+from joao.data.dataset import Dataset, Failure, add_counts
 from joao.data.formats.smiles import Columns
 from joao.data.shards.writer import block_graphs
 from joao.data.sources import csv_header, warn_user
@@ -172,7 +172,7 @@ def neighbors(
             on_notice(f"{each.name}: {each.standardised}.")
         if each.num_failures:
             left_out = f"{each.num_failures} of {quantity(each.num_rows, 'rows')}"
-            on_notice(f"{each.name}: {left_out} cannot be parsed and are left out.")
+            on_notice(f"{each.name}: {left_out} cannot be parsed and are left out. The first: {each.first_failure}")
     if space.num_unknown:
         on_notice(f"{quantity(space.num_unknown, 'node labels')} did not occur in training.")
     if not exact:
@@ -198,6 +198,7 @@ class _Blocks:
         self.sources = open_sources(source, columns, root, standardise=standardise)
         self.name = str(self.sources[0].path) if len(self.sources) == 1 else str(source)
         self.num_rows = self.num_failures = 0
+        self.first_failure: Failure | None = None
         self.standardised = add_counts(each.whole.standardised for each in self.sources if each.whole is not None)
         self.on_rows = on_rows
 
@@ -209,6 +210,9 @@ class _Blocks:
                 self.standardised = add_counts([self.standardised, dataset.standardised])
                 first_row, self.num_rows = self.num_rows, self.num_rows + dataset.num_rows
                 self.num_failures += len(dataset.failures)
+                if dataset.failures and self.first_failure is None:
+                    first = dataset.failures[0]
+                    self.first_failure = first._replace(row=first_row + first.row)
                 if len(dataset):
                     yield first_row, dataset
                 self.on_rows(self.num_rows)

@@ -186,21 +186,27 @@ def embed(
     blocks = _blocks(sources, part_rows)
     with _device_of(engine, device) as kind:
         compute = _RowsOf(trained, sources[0].columns, sources[0].options, kind)
-        found = in_order(map_on(engine, compute, blocks, workers, on_gpu=kind != "cpu"))
-        return np.concatenate(list(found))
+        found = list(in_order(map_on(engine, compute, blocks, workers, on_gpu=kind != "cpu")))
+    if not found:
+        raise UserError(f"{source}: the source has no rows.")
+    return np.concatenate(found)
 
 
 def open_sources(
     source: Any, columns: Columns, root: str | os.PathLike[str] | None = None, *, standardise: bool = False
 ) -> list[BlockSource]:
-    """Open a source, a list of paths, or the tables in a folder, to be read one after the other in blocks."""
+    """Open a source, a list of paths, or the tables in a folder, to be read one after the other in blocks.
+
+    Of several tables, some may have a header only, as programs write them that divide rows among files.
+    """
     if isinstance(source, list | tuple) and source and all(_is_file(each) for each in source):
         found: list[Any] = [*source]
     elif isinstance(source, str | os.PathLike):
         found = _tables_in(Path(source)) or [source]
     else:
         found = [read(source, standardise=standardise)]
-    return [BlockSource(each, root, columns, ReadOptions(standardise=standardise)) for each in found]
+    options = ReadOptions(standardise=standardise)
+    return [BlockSource(each, root, columns, options, may_be_empty=len(found) > 1) for each in found]
 
 
 def _is_file(source: Any) -> bool:
@@ -434,9 +440,17 @@ def _outputs(model: Model, dataset: Dataset) -> dict[str, NDArray[Any]]:
 
 
 def prediction_columns(model: FinetunedModel, predicted: Prediction) -> dict[str, NDArray[Any]]:
-    """Columns of predictions by name, as in CSV files; ``std_TASK`` for the tasks of an ensemble."""
-    names = [name if model.kind == "numbers" else f"p_{name}" for name in model.class_names or model.tasks]
-    columns: dict[str, NDArray[Any]] = dict(zip(names, predicted.values.numpy().T, strict=True))
+    """Columns of predictions by name, as in CSV files; ``std_TASK`` for the tasks of an ensemble.
+
+    A task with the name of another column, such as ``row``, becomes ``predicted_row``.
+    """
+    taken = {"graph", "row", "id", *(f"std_{name}" for name in model.tasks if predicted.std is not None)}
+    columns: dict[str, NDArray[Any]] = {}
+    for name, values in zip(model.class_names or model.tasks, predicted.values.numpy().T, strict=True):
+        column = name if model.kind == "numbers" else f"p_{name}"
+        while column in taken or column in columns:
+            column = f"predicted_{column}"
+        columns[column] = values
     if model.kind == "classes":
         most_probable = predicted.values.argmax(dim=1).numpy()
         return {"predicted": np.array(model.class_names)[most_probable], **columns}
@@ -450,7 +464,8 @@ def _finish(folder: Path, origin: dict[str, Any], parts: list[Part], computed: i
     first_row = 0
     for number, part in enumerate(parts):
         if part.file != _part_name(number) or part.first_row != first_row:
-            raise UserError(f"{folder / part.file}: rows from {first_row} on are missing. Run the same command again.")
+            is_not = f"is not the part with the rows from {first_row} on"
+            raise UserError(f"{folder / part.file}: {is_not}. Remove it and run the same command again.")
         first_row += part.rows
     if not parts:
         raise UserError(f"{folder}: the source has no rows.")

@@ -170,12 +170,12 @@ def read_molecule_table(path: Path, columns: Columns = DETECT_COLUMNS) -> Molecu
 
 
 def iterate_molecule_table(
-    path: Path, size: int, skip: int = 0, columns: Columns = DETECT_COLUMNS
+    path: Path, size: int, skip: int = 0, columns: Columns = DETECT_COLUMNS, may_be_empty: bool = False
 ) -> Iterator[MoleculeTable]:
     """Read a table ``size`` rows at a time after the first ``skip``.
 
     All pieces have the same tasks. If tasks are not given, the table is read twice, because the last line may show
-    that a column is not numeric.
+    that a column is not numeric. A table without rows is an error, unless it ``may_be_empty``.
     """
     ignored: tuple[str, ...] = ()
     rejected: Mapping[str, str] = {}
@@ -193,7 +193,7 @@ def iterate_molecule_table(
         if len(reader.smiles) == size:
             yield replace(reader.table(), ignored=ignored, rejected=rejected)
             reader.drop_rows()
-    if reader.smiles or not (skip or reader.num_dropped):  # table() reports an empty table
+    if reader.smiles or not (skip or reader.num_dropped or may_be_empty):  # table() reports an empty table
         yield replace(reader.table(), ignored=ignored, rejected=rejected)
 
 

@@ -42,7 +42,8 @@ SHARD_GRAPHS = 1 << 17
 class BlockSource:
     """A source, given as for :func:`joao.read`, that is read in blocks of rows, from any row on.
 
-    Its ``stamp`` is a hash of the contents and of everything that the result depends on.
+    Its ``stamp`` is a hash of the contents and of everything that the result depends on. A table without rows is an
+    error, unless it ``may_be_empty``.
     """
 
     def __init__(
@@ -51,8 +52,10 @@ class BlockSource:
         root: str | os.PathLike[str] | None,
         columns: Columns,
         options: ReadOptions,
+        *,
+        may_be_empty: bool = False,
     ) -> None:
-        self.columns, self.options = columns, options
+        self.columns, self.options, self.may_be_empty = columns, options, may_be_empty
         self.whole: Dataset | Shards | None = None
         self.format: FileFormat | None = None
         if isinstance(source, Dataset | Shards):
@@ -77,7 +80,8 @@ class BlockSource:
         """Read ``size`` rows at a time after the first ``rows``; molecules are not converted yet."""
         if self.whole is None:
             assert self.format is not None
-            options = {"columns": self.columns} if self.format.has_columns else {}
+            given = {"columns": self.columns, "may_be_empty": self.may_be_empty}
+            options = given if self.format.has_columns else {}
             yield from self.format.read_pieces(self.path, size=size, skip=rows, **options)
             return
         for part in self.whole.pieces() if isinstance(self.whole, Shards) else [self.whole]:
