@@ -1,7 +1,5 @@
 """Random forests on fingerprints and descriptors of molecules: what an encoder has to beat."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -6,8 +6,6 @@ averaged. Only the kernel with m landmarks, molecules that are drawn without lab
 with :math:`K = L L^T` among the landmarks, the features of a molecule are :math:`L^{-1} k_x`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self, final

@@ -1,7 +1,5 @@
 """``joao neighbors``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path

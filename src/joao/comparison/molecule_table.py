@@ -1,7 +1,5 @@
 """The table of a comparison on molecules: rows, differences and a verdict."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, final

@@ -1,7 +1,5 @@
 """Compare methods on a table of molecules: which one predicts its tasks best, and is an encoder worth it?"""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import time

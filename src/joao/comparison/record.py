@@ -1,7 +1,5 @@
 """Compute a comparison and write its record, which can be continued."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping

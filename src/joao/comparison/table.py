@@ -1,7 +1,5 @@
 """:func:`joao.compare`, and its result as text."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

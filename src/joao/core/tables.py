@@ -1,7 +1,5 @@
 """Tables as Markdown, LaTeX and HTML, and the objects that can be written as such."""
 
-from __future__ import annotations
-
 import csv
 import html
 import io

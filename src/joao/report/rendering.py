@@ -1,7 +1,5 @@
 """Render runs to the HTML page."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from functools import cache

@@ -1,7 +1,5 @@
 """A run that the report describes, with whatever can be loaded of it, and the map of its embeddings."""
 
-from __future__ import annotations
-
 import importlib.util
 import shlex
 import warnings

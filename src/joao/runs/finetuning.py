@@ -16,8 +16,6 @@ linear layer; an ensemble has the encoder as it was, and its members. Its ``fine
 ============  ======================================================================================================
 """
 
-from __future__ import annotations
-
 import copy
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -13,8 +13,6 @@ the parts in a folder are all that a later process needs to go on. Blocks depend
 number of workers nor on the engine. Names with ``_`` are skipped by readers of folders of Parquet files.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io

@@ -4,8 +4,6 @@ Rows that could not be parsed are empty in CSV, null in Parquet and NaN in NPZ, 
 numbers of the other rows, from 0. ``graph_names`` are written if they are known.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """A trained or untrained encoder, ready to embed graphs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
