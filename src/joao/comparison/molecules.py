@@ -29,6 +29,7 @@ from joao.evaluation.targets import (
     BinaryTargets,
     NumberTargets,
     check_learnable,
+    column_means,
     infer_label_kind,
     select_tasks,
     select_tasks_of_a_kind,
@@ -111,7 +112,7 @@ def predict_split(
         started = time.perf_counter()
         on_state(State(name, number / len(work.methods)))
         if name == "mean":
-            predicted[name] = np.tile(np.nan_to_num(_nanmean(labels[learn])), (len(test), 1))
+            predicted[name] = np.tile(np.nan_to_num(column_means(labels[learn])), (len(test), 1))
         elif name == "finetuned":
             predicted[name] = _finetune(data, work, plan, on_state)
         elif name == "frozen_linear":
@@ -157,11 +158,6 @@ def _ridge(
     mean, scale = mean_and_scale(train)
     weight, bias = fit_ridge(((train - mean) / scale).astype(np.float64), labels, kind)
     return to_predictions((test - mean) / scale @ weight.T + bias, kind)
-
-
-def _nanmean(labels: NDArray[np.float32]) -> NDArray[np.float64]:
-    count = (~np.isnan(labels)).sum(axis=0)
-    return np.where(count > 0, np.nansum(labels, axis=0, dtype=np.float64) / np.maximum(count, 1), np.nan)
 
 
 def has_tasks_only(dataset: Dataset) -> bool:
@@ -308,5 +304,5 @@ def _scale(labels: NDArray[np.float32]) -> NDArray[np.float64]:
     """``(T,)`` the unit of the errors: 1 for one task, else the standard deviation of each task's labels."""
     if labels.shape[1] == 1 or np.isin(labels[~np.isnan(labels)], (0, 1)).all():
         return np.ones(labels.shape[1])
-    deviation = np.sqrt(_nanmean((labels - _nanmean(labels).astype(np.float32)) ** 2))
+    deviation = np.sqrt(column_means((labels - column_means(labels).astype(np.float32)) ** 2))
     return np.where(deviation > 0, deviation, 1.0)

@@ -4,9 +4,7 @@ Formats with a piecewise reader (tables of molecules, JSON lines) and stores are
 read whole and cut.
 """
 
-import csv
 import hashlib
-import io
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -19,6 +17,7 @@ import numpy as np
 
 from joao.core.errors import UserError
 from joao.core.files import already_exists, make_folder, open_regular, user_error_on_os_error, write_file, write_json
+from joao.core.tables import format_csv
 from joao.data.dataset import (
     Dataset,
     Standardised,
@@ -249,11 +248,8 @@ class ShardWriter:
         yield b"line,name,smiles,reason\n"
         for each in self.index.shards:
             if each.rows > each.graphs:
-                text = io.StringIO()
                 failures = packed.read_packed(self.folder / each.file).failures
-                lines = ([one.line or one.row, one.name, one.text, one.reason] for one in failures)
-                csv.writer(text, lineterminator="\n").writerows(lines)
-                yield text.getvalue().encode()
+                yield format_csv(failure.cells() for failure in failures).encode()
 
 
 def pack_shards(
