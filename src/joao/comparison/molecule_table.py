@@ -68,7 +68,6 @@ class TableComparison(Tabular):
 
     @property
     def rows(self) -> list[TableRow]:
-        """One row per method."""
         found = []
         for name, entry in self.record["methods"].items():
             known = {

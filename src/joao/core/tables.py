@@ -142,7 +142,6 @@ class Tabular(ABC):
         return "\n".join(each for each in (texts[0], table, *texts[1:]) if each) + "\n"
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
         return self.to_html()
 
 

@@ -78,7 +78,6 @@ class Scores:
 
     @property
     def mean(self) -> float:
-        """Mean of the partitions' mean accuracies."""
         return statistics.mean([part.mean for part in self.partitions])
 
     @property

@@ -63,7 +63,6 @@ class Targets(ABC):
         """Compute float64 scores ``(F,)``, higher is better; NaN if the labels do not allow one. See :meth:`losses`."""
 
     def to(self, device: torch.device) -> Self:
-        """Move the labels to a device."""
         return replace(self, values=self.values.to(device))
 
 

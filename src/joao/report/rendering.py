@@ -83,7 +83,6 @@ class RunText:
 
 
 def render(runs: Sequence[ReportedRun]) -> str:
-    """Render the page about ``runs``."""
     texts = [RunText(run) for run in runs]
     records = {run.name: run.score for run in runs}
     methods = {run.name: run.method for run in runs}

@@ -124,8 +124,6 @@ def principal_components(centred: NDArray[np.float64], count: int = 2) -> tuple[
 
 @dataclass(frozen=True, eq=False)
 class ShownGraphs:
-    """The graphs on the page."""
-
     name: str
     sample: Dataset  # all graphs, or some of a large data set
     numbers: NDArray[np.int64]  # (G,) their indices in the data set
@@ -181,7 +179,6 @@ class ReportedRun:
 
     @property
     def command_words(self) -> str:
-        """The run as a word of a command."""
         return shlex.quote(str(self.run.folder))
 
 

@@ -152,7 +152,6 @@ class FinetunedModel:
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """Class labels as text."""
         return tuple(str(each) for each in self.classes)
 
     @property

@@ -106,7 +106,6 @@ def checksum(tensors: Mapping[str, Tensor]) -> str:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors with their checksum."""
     write_file(path, save(dict(tensors), {CHECKSUM_KEY: checksum(tensors)}))
 
 

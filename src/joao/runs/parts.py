@@ -102,7 +102,6 @@ class Parts:
     notices: tuple[str, ...]
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return sum(part.rows for part in self.parts)
 
     @property

@@ -197,7 +197,6 @@ def run_info(dataset: Dataset | Shards, features: Features, store: Store, device
 
 
 def set_weights(module: nn.Module, weights: Mapping[str, Tensor], folder: Path) -> None:
-    """Load the weights of the run ``folder`` into ``module``."""
     try:
         module.load_state_dict(weights)
     except RuntimeError as error:

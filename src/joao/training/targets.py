@@ -66,7 +66,6 @@ class MoleculeTargets:
     most: int
 
     def to(self, device: torch.device) -> MoleculeTargets:
-        """Copy all tensors to ``device``."""
         moved: dict[str, Any] = {
             name: value.to(device) for name, value in vars(self).items() if isinstance(value, Tensor)
         }
@@ -74,7 +73,6 @@ class MoleculeTargets:
 
     @property
     def contrastive(self) -> float:
-        """Weight of the contrastive loss."""
         return self.weights[CONTRASTIVE_WEIGHT]
 
     @property

@@ -105,7 +105,6 @@ class BlockSource:
 
     @property
     def has_molecules(self) -> bool:
-        """Whether the blocks are tables of molecules."""
         return self.whole is None and self.format is not None and self.format.has_columns
 
     def _merge_empty(self, pieces: Iterable[Dataset]) -> Iterator[Dataset]:
