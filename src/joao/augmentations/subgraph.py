@@ -92,7 +92,6 @@ def dijkstra_growth_time(batch: GraphBatch, start: Tensor, waiting: Tensor) -> T
     """Solve the equation of :func:`growth_time` with Dijkstra's algorithm, on a CPU.
 
     Args:
-        batch: the graphs.
         start: ``(N,)`` when growth would begin at each node; the root of a component is its earliest node.
         waiting: ``(N,)`` waiting times.
     """

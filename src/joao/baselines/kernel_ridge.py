@@ -55,8 +55,6 @@ class KernelRidge:
         Args:
             columns: ``(G, d)`` by name.
             labels: ``(G, T)``, NaN for missing labels. A task without labels predicts 0.
-            kind: ``binary`` or ``numbers``.
-            seed: seed of the landmarks.
         """
         statistics = {name: mean_and_scale(values) for name, values in columns.items() if name != "ecfp"}
         shift, scale = ({name: each[part] for name, each in statistics.items()} for part in (0, 1))

@@ -50,9 +50,6 @@ class TablePlan:
         model: the encoder: a run, an export, or the name of a bundled model.
         split: ``scaffold``: molecules with the same scaffold stay in the same fold; ``random``: equal molecules do.
         folds, partitions: number of folds, and how often the molecules are divided into folds.
-        epochs: maximum number of epochs of fine-tuning.
-        jobs: number of processes.
-        device, precision: of fine-tuning.
     """
 
     model: str | Path = "molecules"
@@ -178,11 +175,9 @@ def compare_table(
 
     Args:
         dataset: molecules with SMILES and tasks; those without a label are ignored.
-        plan: the settings.
         split: a given split, see :func:`given_split`, one entry per molecule of ``dataset``; None: folds. A given split
             is computed with ``max(3, plan.partitions)`` seeds.
         on_state: called with what is being done, the number of finished fits with a share of these, and of all fits.
-        on_notice: called with notices for the user.
     """
     if not dataset.smiles or dataset.kind != "molecules":
         raise UserError(f"{dataset.name}: comparing tasks needs molecules with SMILES. Give a table of SMILES.")

@@ -195,8 +195,6 @@ def open_reported_run(
     Missing parts are recorded in ``why_not_trained`` and ``why_not_graphs``; only an invalid run is an error.
 
     Args:
-        path: the run.
-        name: its name on the page.
         read: reads the graphs of the run; its arguments are those of :func:`joao.read`.
         most_graphs: larger data sets are sampled.
         kind: one of :data:`MAP_KINDS`.

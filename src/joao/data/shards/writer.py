@@ -149,7 +149,6 @@ class ShardWriter:
 
     Args:
         folder: a new or empty folder, or an incomplete store of the same ``origin``, whose complete shards are kept.
-        name: name of the data set.
         origin: hash of sources and options; two stores of the same origin have the same shards.
 
     Attributes:
