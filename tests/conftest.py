@@ -55,6 +55,15 @@ def quick_system():
         yield
 
 
+@pytest.fixture
+def few_trees(monkeypatch):
+    """Random forests of five trees instead of 500."""
+    from joao.baselines import forests
+
+    for kind, settings in forests.FOREST.items():
+        monkeypatch.setitem(forests.FOREST, kind, settings | {"n_estimators": 5})
+
+
 @pytest.fixture(autouse=True)
 def seeded_weights():
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Compares a Triton kernel with its plain form; run by test_triton.py with TRITON_INTERPRET=1."""
+"""Compares Triton kernels with their plain forms; run by test_triton.py with TRITON_INTERPRET=1."""
 
 import dataclasses
 import math
@@ -262,5 +262,8 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     cases = copy_graphs, rank_within_groups, first_passage, gin_layer, gin_layer_bf16, sums, sums_bf16
     cases += nt_xent, relu_norm, batch_norm, relu_norm_bf16, molecule_sums, molecule_sums_bf16, svm_dual
-    {each.__name__: each for each in cases}[sys.argv[1]]()
-    sys.stdout.write(f"{sys.argv[1]}: equal\n")
+    by_name = {each.__name__: each for each in cases}
+    for name in sys.argv[1:]:
+        DRAW.manual_seed(1)
+        by_name[name]()
+        sys.stdout.write(f"{name}: equal\n")

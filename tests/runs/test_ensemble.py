@@ -9,7 +9,6 @@ from safetensors.torch import load_file
 from sklearn.metrics import roc_auc_score
 
 import joao
-from joao.baselines import forests
 from joao.core.errors import JoaoNotice
 from joao.data.formats.smiles import Columns
 from joao.runs.export import export
@@ -26,10 +25,7 @@ SMILES = [chain + ring for ring in RINGS for chain in ("C", "CC", "CCO", "CCN", 
 NITROGEN = np.array([float("n" in text.lower()) for text in SMILES], dtype=np.float32)
 
 
-@pytest.fixture(autouse=True)
-def few_trees(monkeypatch):
-    for kind, settings in forests.FOREST.items():
-        monkeypatch.setitem(forests.FOREST, kind, settings | {"n_estimators": 5})
+pytestmark = pytest.mark.usefixtures("few_trees")
 
 
 @pytest.fixture(scope="module")

@@ -161,7 +161,11 @@ def _ridge(x: Matrix, y: Matrix, weights: Matrix) -> tuple[Matrix, float, Matrix
     shares = weights / weights.sum()
     mean_x, mean_y, root = shares @ x, shares @ y, np.sqrt(weights)
     z, target = root[:, None] * (x - mean_x), root * (y - mean_y)
-    values, vectors = eigh(z.T @ z)
+    if len(z) < z.shape[1]:  # only as many directions as rows matter
+        _, singular, directions = np.linalg.svd(z, full_matrices=False)
+        values, vectors = singular**2, directions.T
+    else:
+        values, vectors = eigh(z.T @ z)
     values, rotated, best = np.maximum(values, 0), z @ vectors, np.inf
     along = rotated.T @ target
     for penalty in PENALTIES:
