@@ -3,6 +3,7 @@
 import gc
 import gzip
 import os
+import pickle
 import warnings
 import zipfile
 from collections import Counter
@@ -62,6 +63,26 @@ def few_trees(monkeypatch):
 
     for kind, settings in forests.FOREST.items():
         monkeypatch.setitem(forests.FOREST, kind, settings | {"n_estimators": 5})
+
+
+@pytest.fixture
+def jobs_here(monkeypatch):
+    """Jobs run in this process, on copies of what other processes would get; tests/core is about the processes.
+
+    Returns the numbers of jobs that were asked for.
+    """
+    from joao.core import processes
+
+    asked = []
+
+    def in_this_process(compute, items, jobs, begin=None, on_note=None):
+        assert (begin, on_note) == (None, None)
+        asked.append(jobs)
+        copy = pickle.loads(pickle.dumps(compute))
+        return ((number, copy(pickle.loads(pickle.dumps(item)))) for number, item in enumerate(items))
+
+    monkeypatch.setattr(processes, "map_in_processes", in_this_process)
+    return asked
 
 
 @pytest.fixture(autouse=True)

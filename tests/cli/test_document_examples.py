@@ -96,7 +96,7 @@ def run_shell(text, joao):
 
 @pytest.mark.parametrize("page", list(parameters()))
 @pytest.mark.filterwarnings("default::joao.core.errors.JoaoNotice")  # they are for the reader
-def test_the_examples_of_a_page_run(page, joao, quick, files_of_a_user, capsys):
+def test_the_examples_of_a_page_run(page, joao, quick, few_trees, files_of_a_user, capsys):
     if page.stem in NEEDS:
         pytest.importorskip(NEEDS[page.stem])
     names = {"__name__": "example"}

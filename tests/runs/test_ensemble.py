@@ -167,7 +167,7 @@ def test_estimators():
 
 
 @pytest.mark.parametrize("workers", [None, 2])
-def test_parts_equal_the_prediction_at_once(encoder, dataset, tmp_path, workers):
+def test_parts_equal_the_prediction_at_once(encoder, dataset, tmp_path, workers, jobs_here):
     parquet = pytest.importorskip("pyarrow.parquet")
     train(encoder, dataset).save(tmp_path / "model")
     table = tmp_path / "new.csv"
@@ -177,6 +177,7 @@ def test_parts_equal_the_prediction_at_once(encoder, dataset, tmp_path, workers)
     sources = open_sources(table, Columns(tasks=()))
     written = write_parts(sources, model, tmp_path / "out", part_rows=2, device="cpu", workers=workers)
     assert (len(written), written.num_failures, len(written.parts)) == (7, 3, 4)
+    assert jobs_here == ([workers] if workers else [])
     found = parquet.read_table(tmp_path / "out")
     assert found.column_names == ["row", "id", "p_t0", "p_t1", "std_t0", "std_t1"]
     assert found["id"].to_pylist() == [f"m{row}" for row in range(7)]

@@ -28,6 +28,13 @@ RECIPE = make_recipe({"data": "synthetic", "features": "auto", "training": {"epo
 SETTINGS = {"partitions": [0, 3], "num_folds": 3}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def two_values_of_c():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(svm, "C_GRID", (0.1, 1.0))
+        yield
+
+
 @pytest.fixture(scope="module")
 def trained():
     return pretrain(RECIPE, GRAPHS, device="cpu")
