@@ -49,20 +49,34 @@ def pytest_collection_finish():
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_system():
-    """No waiting for the disk, and one search for callbacks in all installed packages instead of one per training."""
+    """No waiting for the disk, one search for callbacks in all installed packages, and forests of few trees."""
+    from joao.baselines.forests import FOREST
+
     with pytest.MonkeyPatch.context() as patch:
+        for kind, settings in FOREST.items():
+            patch.setitem(FOREST, kind, settings | {"n_estimators": 5})
         patch.setattr(os, "fsync", lambda file: None)
         patch.setattr(registry, "entry_points", cache(registry.entry_points))
         yield
 
 
 @pytest.fixture
-def few_trees(monkeypatch):
-    """Random forests of five trees instead of 500."""
-    from joao.baselines import forests
+def few_epochs(monkeypatch):
+    """Pre-trainings of the estimator and of comparisons have at most two epochs, and pictures need no screen."""
+    import matplotlib
 
-    for kind, settings in forests.FOREST.items():
-        monkeypatch.setitem(forests.FOREST, kind, settings | {"n_estimators": 5})
+    from joao.comparison import methods
+    from joao.estimators import joao as estimator
+
+    make = estimator.make_recipe
+
+    def make_short(*arguments, **options):
+        recipe = make(*arguments, **options)
+        return replace(recipe, training=replace(recipe.training, epochs=min(recipe.training.epochs, 2)))
+
+    for module in (estimator, methods):
+        monkeypatch.setattr(module, "make_recipe", make_short)
+    matplotlib.use("agg")
 
 
 @pytest.fixture

@@ -163,7 +163,7 @@ def test_json(joao, run):
     assert 0 <= told["scores"]["tasks"]["odd"]["roc_auc"] <= 1
 
 
-def test_tasks_of_a_packed_file(joao, run, few_trees):
+def test_tasks_of_a_packed_file(joao, run):
     write_table("mine.csv", odd=labels(2), size=SIZES, third=labels(3))
     assert joao("pack", "mine.csv", "--out", "mine.safetensors").code == 0
     for number, source in enumerate(("mine.csv", "mine.safetensors")):
@@ -176,7 +176,7 @@ def test_tasks_of_a_packed_file(joao, run, few_trees):
     assert_refused(outcome, "joao: mine.safetensors: ", "'add'", "'odd'", "odd, size, third")
 
 
-def test_a_task_with_a_comma_in_its_name(joao, run, few_trees):
+def test_a_task_with_a_comma_in_its_name(joao, run):
     columns = {"odd, third": labels(2), "odd": labels(3), "third": labels(4)}
     write_table("mine.csv", **columns)
     assert joao("pack", "mine.csv", "--out", "mine.safetensors").code == 0

@@ -255,7 +255,7 @@ def test_packed_scaffolds(joao, tmp_path):
     assert_refused(outcome, "--scaffolds", "SMILES")
 
 
-def test_compare_predicts_the_tasks_of_a_table(joao, tmp_path, few_trees):
+def test_compare_predicts_the_tasks_of_a_table(joao, tmp_path):
     rings = ["c1ccccc1", "c1ccncc1", "C1CCCCC1", "C1CCNCC1", "c1ccsc1", "c1ccoc1"]
     lines = [
         f"{'C' * length}{ring},{int('n' in ring.lower())},{length},{part}"

@@ -148,7 +148,7 @@ def test_model_of_plain_molecules_does_not_standardise(joao, tables, tmp_path):
     assert "--standardise" not in last_command(outcome)
 
 
-def test_comparison_merges_within_the_parts_of_a_given_split(joao, tmp_path, few_trees):
+def test_comparison_merges_within_the_parts_of_a_given_split(joao, tmp_path):
     smiles = [*SALTS, *ACIDS[:6]]
     parts = [*(["train"] * 18 + ["test"] * 6), *(["train"] * 3 + ["test"] * 3)]
     table = write_table(tmp_path / "split.csv", smiles, None, parts)

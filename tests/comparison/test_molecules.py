@@ -38,8 +38,8 @@ def make_table(labels=("active",)):
 
 
 @pytest.fixture
-def quick(few_trees):
-    """Small forests and one epoch."""
+def quick():
+    """One epoch."""
     return TablePlan(folds=2, epochs=1, device="cpu")
 
 

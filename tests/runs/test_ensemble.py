@@ -25,9 +25,6 @@ SMILES = [chain + ring for ring in RINGS for chain in ("C", "CC", "CCO", "CCN", 
 NITROGEN = np.array([float("n" in text.lower()) for text in SMILES], dtype=np.float32)
 
 
-pytestmark = pytest.mark.usefixtures("few_trees")
-
-
 @pytest.fixture(scope="module")
 def encoder():
     return load_run(bundled_model_path("molecules"), device="cpu")
