@@ -16,6 +16,7 @@ from joao.core import plots
 from joao.core import progress as _progress
 from joao.data import names as _download
 from joao.evaluation import svm
+from joao.runs import scoring
 from repro.cli import options as _options
 from tests.messages import assert_mentions
 
@@ -91,6 +92,12 @@ def alone(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path.parent / "cache"))
     monkeypatch.setattr(_download, "ADDRESS", (tmp_path / "nowhere").as_uri() + "/{name}.zip")
     monkeypatch.setattr(_download, "SCHEMES", ("file",))
+
+
+@pytest.fixture
+def one_partition(monkeypatch):
+    """``joao evaluate`` scores one partition instead of five."""
+    monkeypatch.setitem(scoring.evaluate.__kwdefaults__, "partitions", [0])
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
 """The examples of the documents run: each page's blocks in their order, in a folder of their own.
 
 A block that cannot run has a line ``<!-- not run: why -->`` before it. Trainings are cut to an epoch or two, and
-scoring to two folds; beyond that, examples run as they stand.
+scoring to two folds of one partition; beyond that, examples run as they stand.
 """
 
 import json
@@ -78,7 +78,7 @@ def run_shell(text, joao):
 
 @pytest.mark.parametrize("page", list(parameters()))
 @pytest.mark.filterwarnings("default::joao.core.errors.JoaoNotice")  # they are for the reader
-def test_the_examples_of_a_page_run(page, joao, few_epochs, files_of_a_user, capsys):
+def test_the_examples_of_a_page_run(page, joao, few_epochs, one_partition, files_of_a_user, capsys):
     if page.stem in NEEDS:
         pytest.importorskip(NEEDS[page.stem])
     names = {"__name__": "example"}

@@ -41,7 +41,7 @@ class Session:
 
 
 @pytest.fixture
-def session(joao, monkeypatch):
+def session(joao, monkeypatch, one_partition):
     """Comparisons run in this process; tests/comparison is about those in other processes."""
     monkeypatch.setattr(
         recording, "run_in_processes", lambda tasks, at_once, on_step: recording.run_here(tasks, on_step)
