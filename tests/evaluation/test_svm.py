@@ -124,7 +124,7 @@ def test_the_kernel_is_that_of_sklearn(gamma):
 
 
 def test_a_symmetric_kernel_is_the_same_whether_half_of_it_is_computed_or_all():
-    """The blocks below the diagonal are computed and mirrored; rows that are another array are not known to be equal."""
+    """The blocks below the diagonal are computed and mirrored; rows of another array are not known to be equal."""
     x = np.random.default_rng(0).normal(size=(2 * ROWS_AT_ONCE + 50, 3))
     half, whole = kernel_matrix(x, x, 0.5, np.float32), kernel_matrix(x, x.copy(), 0.5, np.float32)
     np.testing.assert_allclose(half, rbf_kernel(x, gamma=0.5), rtol=2e-6)
