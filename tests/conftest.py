@@ -2,6 +2,7 @@
 
 import gc
 import gzip
+import importlib.metadata
 import os
 import pickle
 import warnings
@@ -14,7 +15,6 @@ import hypothesis
 import numpy as np
 import pytest
 import torch
-from lightning_fabric.utilities import registry
 from scipy.stats import chi2
 
 with warnings.catch_warnings():
@@ -39,6 +39,8 @@ hypothesis.settings.load_profile("joao")
 torch.set_num_threads(1)
 # The tests are about the plain path, on every machine; those of the compiled core set this themselves.
 os.environ["JOAO_NATIVE"] = "off"
+# Lightning, which takes this function when it is imported, would search all packages for callbacks in every training.
+importlib.metadata.entry_points = cache(importlib.metadata.entry_points)
 
 
 def pytest_collection_finish():
@@ -49,15 +51,24 @@ def pytest_collection_finish():
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_system():
-    """No waiting for the disk, one search for callbacks in all installed packages, and forests of few trees."""
+    """No waiting for the disk, and forests of few trees. Yields the usual settings of forests."""
     from joao.baselines.forests import FOREST
 
+    usual = dict(FOREST)
     with pytest.MonkeyPatch.context() as patch:
-        for kind, settings in FOREST.items():
+        for kind, settings in usual.items():
             patch.setitem(FOREST, kind, settings | {"n_estimators": 5})
         patch.setattr(os, "fsync", lambda file: None)
-        patch.setattr(registry, "entry_points", cache(registry.entry_points))
-        yield
+        yield usual
+
+
+@pytest.fixture
+def usual_forests(quick_system, monkeypatch):
+    """Forests of as many trees as outside of tests."""
+    from joao.baselines.forests import FOREST
+
+    for kind, settings in quick_system.items():
+        monkeypatch.setitem(FOREST, kind, settings)
 
 
 @pytest.fixture
