@@ -2,7 +2,9 @@
 
 import gc
 import gzip
+import importlib.metadata
 import os
+import pickle
 import warnings
 import zipfile
 from collections import Counter
@@ -13,7 +15,6 @@ import hypothesis
 import numpy as np
 import pytest
 import torch
-from lightning_fabric.utilities import registry
 from scipy.stats import chi2
 
 with warnings.catch_warnings():
@@ -38,6 +39,8 @@ hypothesis.settings.load_profile("joao")
 torch.set_num_threads(1)
 # The tests are about the plain path, on every machine; those of the compiled core set this themselves.
 os.environ["JOAO_NATIVE"] = "off"
+# Lightning, which takes this function when it is imported, would search all packages for callbacks in every training.
+importlib.metadata.entry_points = cache(importlib.metadata.entry_points)
 
 
 def pytest_collection_finish():
@@ -48,11 +51,63 @@ def pytest_collection_finish():
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_system():
-    """No waiting for the disk, and one search for callbacks in all installed packages instead of one per training."""
+    """No waiting for the disk, and forests of few trees. Yields the usual settings of forests."""
+    from joao.baselines.forests import FOREST
+
+    usual = dict(FOREST)
     with pytest.MonkeyPatch.context() as patch:
+        for kind, settings in usual.items():
+            patch.setitem(FOREST, kind, settings | {"n_estimators": 5})
         patch.setattr(os, "fsync", lambda file: None)
-        patch.setattr(registry, "entry_points", cache(registry.entry_points))
-        yield
+        yield usual
+
+
+@pytest.fixture
+def usual_forests(quick_system, monkeypatch):
+    """Forests of as many trees as outside of tests."""
+    from joao.baselines.forests import FOREST
+
+    for kind, settings in quick_system.items():
+        monkeypatch.setitem(FOREST, kind, settings)
+
+
+@pytest.fixture
+def few_epochs(monkeypatch):
+    """Pre-trainings of the estimator and of comparisons have at most two epochs, and pictures need no screen."""
+    import matplotlib
+
+    from joao.comparison import methods
+    from joao.estimators import joao as estimator
+
+    make = estimator.make_recipe
+
+    def make_short(*arguments, **options):
+        recipe = make(*arguments, **options)
+        return replace(recipe, training=replace(recipe.training, epochs=min(recipe.training.epochs, 2)))
+
+    for module in (estimator, methods):
+        monkeypatch.setattr(module, "make_recipe", make_short)
+    matplotlib.use("agg")
+
+
+@pytest.fixture
+def jobs_here(monkeypatch):
+    """Jobs run in this process, on copies of what other processes would get; tests/core is about the processes.
+
+    Returns the numbers of jobs that were asked for.
+    """
+    from joao.core import processes
+
+    asked = []
+
+    def in_this_process(compute, items, jobs, begin=None, on_note=None):
+        assert (begin, on_note) == (None, None)
+        asked.append(jobs)
+        copy = pickle.loads(pickle.dumps(compute))
+        return ((number, copy(pickle.loads(pickle.dumps(item)))) for number, item in enumerate(items))
+
+    monkeypatch.setattr(processes, "map_in_processes", in_this_process)
+    return asked
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,7 @@
 """The layers of the package, and what none of its files may do. One test per rule."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -54,13 +55,16 @@ def room_of(module):
     return parts[1] if len(parts) > 1 else "__init__"
 
 
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(ROOT.rglob("*.py"))}
+@cache
+def trees():
+    """The syntax tree of every file."""
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(ROOT.rglob("*.py"))}
 
 
 def imports(path):
     """Every module that a file imports, also inside functions and for type checkers only."""
     package = module_of(path).split(".")
-    for node in ast.walk(TREES[path]):
+    for node in ast.walk(trees()[path]):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -82,7 +86,7 @@ def called(tree):
 def violations():
     """Imports that do not go down, as pairs of file and module."""
     found = []
-    for path in TREES:
+    for path in trees():
         own = room_of(module_of(path))
         for module in imports(path) if own in LEVEL else ():
             other = room_of(module)
@@ -95,7 +99,7 @@ def violations():
 
 
 def test_every_room_has_a_layer():
-    assert {room_of(module_of(path)) for path in TREES} - ENTRY_POINTS == set(LEVEL)
+    assert {room_of(module_of(path)) for path in trees()} - ENTRY_POINTS == set(LEVEL)
 
 
 def test_imports_go_down():
@@ -107,12 +111,12 @@ def test_the_check_of_imports_sees_every_kind(monkeypatch):
         "if TYPE_CHECKING:\n    from joao.cli import main\n"
         "def f():\n    import joao.runs.folder\n    from .. import estimators\n"
     )
-    monkeypatch.setitem(TREES, ROOT / "data/made_up.py", ast.parse(code))
+    monkeypatch.setitem(trees(), ROOT / "data/made_up.py", ast.parse(code))
     assert [module for _, module in violations()] == ["joao.cli.main", "joao.runs.folder", "joao.estimators"]
 
 
 def test_the_product_does_not_know_the_paper():
-    users = [str(path) for path in TREES if any(module.split(".")[0] == "repro" for module in imports(path))]
+    users = [str(path) for path in trees() if any(module.split(".")[0] == "repro" for module in imports(path))]
     assert users == []
 
 
@@ -128,7 +132,7 @@ SHOW_PROGRESS = {"core/progress.py", "runs/logs.py"}  # on request: verbose=1, o
 
 
 def test_nothing_below_the_command_line_prints():
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         if room_of(module_of(path)) == "cli" or path.name == "__main__.py":
             continue
         if path.relative_to(ROOT).as_posix() in SHOW_PROGRESS:
@@ -146,14 +150,14 @@ PICKLES = {
 
 def test_processes_are_started_in_one_place_and_send_no_objects():
     """Others would wait forever for a process that dies while it starts, or unpickle what came over a network."""
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         last_names = {name.rpartition(".")[2] for name in called(tree)}
         assert not last_names & (PICKLES if path.name == "processes.py" else PICKLES | STARTS_PROCESSES), path
 
 
 def test_no_global_randomness():
     seeding = {"torch.manual_seed", "torch.seed", "torch.cuda.manual_seed_all", "torch.random.fork_rng"}
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         calls = called(tree)
         assert "seed_everything" not in {call.rpartition(".")[2] for call in calls}, path
         if path.name != "randomness.py":
@@ -164,7 +168,7 @@ def test_no_global_randomness():
 
 def test_every_room_and_module_says_what_it_is_for():
     silent = []
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         members = [node for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
         public = [node for node in members if not node.name.startswith("_")]
         if path.name != "__main__.py" and not ast.get_docstring(tree) and not any(map(ast.get_docstring, public)):

@@ -11,7 +11,7 @@ from scipy.stats import rankdata
 from joao.evaluation.statistics import Gain
 from joao.evaluation.tables import markdown, with_deviation
 from repro.intervals import estimate_over_sets
-from repro.protocols.unsupervised.table import gain_between, rows
+from repro.protocols.unsupervised.table import by_seed, gain_in, rows
 from repro.studies.common import generated
 
 Records = Sequence[Mapping[str, Any]]
@@ -48,11 +48,12 @@ def page(records: Records, words: Mapping[str, str]) -> str:
 
 def gains_over_default(records: Records, places: Sequence[str], names: Iterable[str]) -> dict[tuple[str, str], Gain]:
     """Return the paired gains over the default, by data set (with its features) and candidate."""
+    groups = by_seed(records)
     return {
         (place, name): gain
         for place in places
         for name in names
-        if (gain := gain_between(records, place, name, "default")) is not None
+        if (gain := gain_in(groups, place, name, "default")) is not None
     }
 
 

@@ -74,10 +74,11 @@ def test_descriptors_match_rdkit_one_by_one():
             assert found["descriptors"][row, column] == np.float32(expected), (text, name)
 
 
-def test_several_processes_give_the_same_columns():
+def test_several_processes_give_the_same_columns(jobs_here):
     smiles = SMILES * 40  # two chunks
     alone, shared = (molecule_columns(smiles, ["ecfp"], jobs=jobs)["ecfp"] for jobs in (1, 2))
     assert (alone == shared).all()
+    assert jobs_here == [2]
     with refused(259, "'C('", "RDKit"):
         fingerprints([*smiles[:259], "C("])
 

@@ -16,6 +16,7 @@ from joao.core import plots
 from joao.core import progress as _progress
 from joao.data import names as _download
 from joao.evaluation import svm
+from joao.runs import scoring
 from repro.cli import options as _options
 from tests.messages import assert_mentions
 
@@ -70,10 +71,10 @@ def last_command(outcome):
 
 
 def make_quick(patch, draws=False):
-    """One process, two values of C instead of seven, no progress lines and, unless it ``draws``, an empty picture."""
+    """One process, one value of C instead of seven, no progress lines and, unless it ``draws``, an empty picture."""
     for module in (_options, inputs):
         patch.setattr(module, "all_cores", lambda: 1)
-    patch.setattr(svm, "C_GRID", (0.1, 1.0))
+    patch.setattr(svm, "C_GRID", (1.0,))
     if not draws:
         patch.setattr(plots, "draw_policy", lambda table, drawn, title, path: path.touch())
     patch.setattr(_progress, "SECONDS_BETWEEN_LINES", math.inf)
@@ -91,6 +92,12 @@ def alone(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path.parent / "cache"))
     monkeypatch.setattr(_download, "ADDRESS", (tmp_path / "nowhere").as_uri() + "/{name}.zip")
     monkeypatch.setattr(_download, "SCHEMES", ("file",))
+
+
+@pytest.fixture
+def one_partition(monkeypatch):
+    """``joao evaluate`` scores one partition instead of five."""
+    monkeypatch.setitem(scoring.evaluate.__kwdefaults__, "partitions", [0])
 
 
 @pytest.fixture(scope="session")

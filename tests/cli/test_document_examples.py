@@ -1,20 +1,16 @@
 """The examples of the documents run: each page's blocks in their order, in a folder of their own.
 
 A block that cannot run has a line ``<!-- not run: why -->`` before it. Trainings are cut to an epoch or two, and
-scoring to two folds; beyond that, examples run as they stand.
+scoring to two folds of one partition; beyond that, examples run as they stand.
 """
 
-import dataclasses
 import json
 import re
 import shlex
 import subprocess
 from pathlib import Path
 
-import matplotlib
 import pytest
-
-from joao.estimators import joao as estimator
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("docs/methods/*.md")])
@@ -55,20 +51,6 @@ def parameters():
 
 
 @pytest.fixture
-def quick(monkeypatch):
-    """Trainings of the estimator have at most two epochs, and pictures need no screen."""
-    make = estimator.make_recipe
-
-    def make_short(*arguments, **options):
-        recipe = make(*arguments, **options)
-        epochs = min(recipe.training.epochs, 2)
-        return dataclasses.replace(recipe, training=dataclasses.replace(recipe.training, epochs=epochs))
-
-    monkeypatch.setattr(estimator, "make_recipe", make_short)
-    matplotlib.use("agg")
-
-
-@pytest.fixture
 def files_of_a_user(tmp_path):
     """The files that examples call theirs."""
     for name in ("molecules.csv", "new.csv"):
@@ -99,7 +81,7 @@ def run_shell(text, joao):
 
 @pytest.mark.parametrize("page", list(parameters()))
 @pytest.mark.filterwarnings("default::joao.core.errors.JoaoNotice")  # they are for the reader
-def test_the_examples_of_a_page_run(page, joao, quick, files_of_a_user, capsys):
+def test_the_examples_of_a_page_run(page, joao, few_epochs, one_partition, files_of_a_user, capsys):
     if page.stem in NEEDS:
         pytest.importorskip(NEEDS[page.stem])
     names = {"__name__": "example"}

@@ -11,7 +11,7 @@ from tests.messages import assert_mentions
 RECORDS = ("evaluation", "evaluation-2")
 
 
-def test_a_second_record_gets_a_number(joao, labelled, tmp_path):
+def test_a_second_record_gets_a_number(joao, labelled, tmp_path, one_partition):
     joao("pretrain", labelled, "--out", "run", "--epochs", 1)
     for _ in RECORDS:
         outcome = joao("evaluate", "run", "--folds", 2, "--json")

@@ -267,11 +267,7 @@ def test_an_interrupted_comparison_of_tasks_says_that_nothing_is_kept(joao, tmp_
     assert not (tmp_path / "record.json").exists()
 
 
-def test_compare_predicts_the_tasks_of_a_table(joao, tmp_path, monkeypatch):
-    from joao.baselines import forests
-
-    for kind, settings in forests.FOREST.items():
-        monkeypatch.setitem(forests.FOREST, kind, settings | {"n_estimators": 5})
+def test_compare_predicts_the_tasks_of_a_table(joao, tmp_path):
     rings = ["c1ccccc1", "c1ccncc1", "C1CCCCC1", "C1CCNCC1", "c1ccsc1", "c1ccoc1"]
     lines = [
         f"{'C' * length}{ring},{int('n' in ring.lower())},{length},{part}"

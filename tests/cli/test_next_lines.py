@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import joao as package
+from joao.comparison import record as recording
 
 QUICK = {
     "pretrain": ["--epochs", "1", "--device", "cpu", "--set", "encoder.width=4", "--set", "encoder.layers=1"],
@@ -40,7 +41,11 @@ class Session:
 
 
 @pytest.fixture
-def session(joao):
+def session(joao, monkeypatch, one_partition):
+    """Comparisons run in this process; tests/comparison is about those in other processes."""
+    monkeypatch.setattr(
+        recording, "run_in_processes", lambda tasks, at_once, on_step: recording.run_here(tasks, on_step)
+    )
     return Session(joao)
 
 

@@ -38,10 +38,8 @@ def make_table(labels=("active",)):
 
 
 @pytest.fixture
-def quick(monkeypatch):
-    """Small forests and one epoch."""
-    for kind, settings in molecules.Forests.fit.__globals__["FOREST"].items():
-        monkeypatch.setitem(molecules.Forests.fit.__globals__["FOREST"], kind, settings | {"n_estimators": 5})
+def quick():
+    """One epoch."""
     return TablePlan(folds=2, epochs=1, device="cpu")
 
 

@@ -115,11 +115,12 @@ def test_what_cannot_be_standardised_is_a_failure_with_its_text(monkeypatch):
     assert found.standardised == Standardised(2, 0, 0)
 
 
-def test_several_processes_give_the_same():
+def test_several_processes_give_the_same(jobs_here):
     smiles = [*PARENTS] * 150
     one, several = (make_molecules("m", smiles, options=ReadOptions(jobs, standardise=True)) for jobs in (1, 2))
     same_graphs(one, several)
     assert one.standardised == several.standardised == Standardised(1200, 600, 450)
+    assert jobs_here == [2]
 
 
 def test_rdkit_molecules_are_standardised():

@@ -1,4 +1,4 @@
-"""Compares a Triton kernel with its plain form; run by test_triton.py with TRITON_INTERPRET=1."""
+"""Compares Triton kernels with their plain forms; run by test_triton.py with TRITON_INTERPRET=1."""
 
 import dataclasses
 import math
@@ -34,8 +34,8 @@ from joao.kernels.svm_dual import SvmProblems, plain_solve_duals
 from joao.objectives import NtXent
 from joao.training.fast.batches import PaddedStore
 
-GRAPHS = torch.tensor([3, 5, 17, 100])
-ROOM = 90, 200
+GRAPHS = torch.tensor([3, 4, 17, 11])
+ROOM = 72, 160
 DRAW = torch.Generator().manual_seed(1)
 
 
@@ -47,7 +47,7 @@ def batch():
 
 def copy_graphs():
     store, plain = batch()
-    others = torch.tensor([7, 0, 50, 2])
+    others = torch.tensor([7, 0, 8, 2])
     first = torch.cat([torch.zeros(1, dtype=torch.long), torch.cumsum(store.edges_of_graph[others], 0)])
     plain.first_node[1:] = torch.cumsum(store.nodes_of_graph[others], 0)
     names = ("x", "source", "target", "first_edge", "reverse_edge", "keep", "graph_of_node")
@@ -170,7 +170,7 @@ def sums(dtype=torch.float32, tolerance=1e-6, wide=600):
             upstream = (torch.randn(2, width, ROOM[0], generator=DRAW).transpose(1, 2) * keep).to(dtype)
             one, other = (torch.autograd.grad(each, x, upstream)[0] for each in (found, expected))
             close([found * keep, one * keep], [expected * keep, other * keep], tolerance)
-        others = store.batch(torch.tensor([7, 0, 50, 2]), *ROOM)
+        others = store.batch(torch.tensor([7, 0, 8, 2]), *ROOM)
         own = {
             name: torch.stack([getattr(each, name) for each in (given, others)])
             for name in ("graph_of_node", "first_node", "keep")
@@ -262,5 +262,8 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     cases = copy_graphs, rank_within_groups, first_passage, gin_layer, gin_layer_bf16, sums, sums_bf16
     cases += nt_xent, relu_norm, batch_norm, relu_norm_bf16, molecule_sums, molecule_sums_bf16, svm_dual
-    {each.__name__: each for each in cases}[sys.argv[1]]()
-    sys.stdout.write(f"{sys.argv[1]}: equal\n")
+    by_name = {each.__name__: each for each in cases}
+    for name in sys.argv[1:]:
+        DRAW.manual_seed(1)
+        by_name[name]()
+        sys.stdout.write(f"{name}: equal\n")

@@ -21,7 +21,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
 
 
-def test_generated_pages_and_blocks_are_up_to_date():
+def test_generated_pages_and_blocks_are_up_to_date(usual_forests):
     assert [str(path.relative_to(ROOT)) for path in generate.outdated()] == [], "run: python -m repro docs"
 
 
@@ -65,7 +65,7 @@ def test_python_example_of_the_readme_runs(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     "protocol", [unsupervised, semi_supervised, transfer, ogb, gamma], ids=lambda each: each.__name__
 )
-def test_every_record_is_of_the_current_recipe(protocol):
+def test_every_record_is_of_the_current_recipe(protocol, usual_forests):
     cells = [protocol.Cell(**record["cell"]) for record in protocol.record_file(RECORDS).read()]
     assert cells
     assert all(protocol.is_done(cell, RECORDS) for cell in cells)

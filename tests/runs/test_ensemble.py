@@ -9,7 +9,6 @@ from safetensors.torch import load_file
 from sklearn.metrics import roc_auc_score
 
 import joao
-from joao.baselines import forests
 from joao.core.errors import JoaoNotice
 from joao.data.formats.smiles import Columns
 from joao.runs.export import export
@@ -24,12 +23,6 @@ pytest.importorskip("rdkit")
 RINGS = ["C1CC1", "C1CCC1", "C1CCCC1", "C1CCCCC1", "c1ccccc1", "c1ccncc1", "c1ccoc1", "c1ccsc1", "C1CCOC1", "C1CCNCC1"]
 SMILES = [chain + ring for ring in RINGS for chain in ("C", "CC", "CCO", "CCN", "ClCC", "CCC")]
 NITROGEN = np.array([float("n" in text.lower()) for text in SMILES], dtype=np.float32)
-
-
-@pytest.fixture(autouse=True)
-def few_trees(monkeypatch):
-    for kind, settings in forests.FOREST.items():
-        monkeypatch.setitem(forests.FOREST, kind, settings | {"n_estimators": 5})
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +177,7 @@ def test_estimators():
 
 
 @pytest.mark.parametrize("workers", [None, 2])
-def test_parts_equal_the_prediction_at_once(encoder, dataset, tmp_path, workers):
+def test_parts_equal_the_prediction_at_once(encoder, dataset, tmp_path, workers, jobs_here):
     parquet = pytest.importorskip("pyarrow.parquet")
     train(encoder, dataset).save(tmp_path / "model")
     table = tmp_path / "new.csv"
@@ -194,6 +187,7 @@ def test_parts_equal_the_prediction_at_once(encoder, dataset, tmp_path, workers)
     sources = open_sources(table, Columns(tasks=()))
     written = write_parts(sources, model, tmp_path / "out", part_rows=2, device="cpu", workers=workers)
     assert (len(written), written.num_failures, len(written.parts)) == (7, 3, 4)
+    assert jobs_here == ([workers] if workers else [])
     found = parquet.read_table(tmp_path / "out")
     assert found.column_names == ["row", "id", "p_t0", "p_t1", "std_t0", "std_t1"]
     assert found["id"].to_pylist() == [f"m{row}" for row in range(7)]

@@ -19,6 +19,8 @@ from repro.tables.overview import Overview, average
 from repro.tables.paper import ROWS, unsupervised, unsupervised_rank
 from repro.tables.rows import BOLD, ScoredRow, overview_lines, row_name, split_variant
 
+Scores = dict[tuple[str, str], dict[int, Mapping[str, Any]]]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Row(ScoredRow):
@@ -56,7 +58,11 @@ def gain_between(records: Sequence[Mapping[str, Any]], dataset: str, method: str
 
     None with fewer than two: one pre-training says nothing about another.
     """
-    groups = by_seed(records)
+    return gain_in(by_seed(records), dataset, method, baseline)
+
+
+def gain_in(groups: Scores, dataset: str, method: str, baseline: str) -> Gain | None:
+    """Like :func:`gain_between`, for many gains in the same records: those of :func:`by_seed`."""
     return _gain(groups.get((dataset, method), {}), groups.get((dataset, baseline), {}))
 
 
@@ -66,9 +72,9 @@ def over(records: Sequence[Mapping[str, Any]], baseline: Row, row: Row) -> list[
     return [baseline.score, row.score, with_interval(gain), str(min(baseline.num_seeds, row.num_seeds))]
 
 
-def by_seed(records: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], dict[int, Mapping[str, Any]]]:
+def by_seed(records: Sequence[Mapping[str, Any]]) -> Scores:
     """Return the scores by data set, row (`Cell.row`) and seed."""
-    groups: dict[tuple[str, str], dict[int, Mapping[str, Any]]] = {}
+    groups: Scores = {}
     for record in records:
         cell = Cell(**record["cell"])
         groups.setdefault((cell.dataset, cell.row), {})[cell.seed] = record["scores"]["partitions"][0]

@@ -92,7 +92,6 @@ def dijkstra_growth_time(batch: GraphBatch, start: Tensor, waiting: Tensor) -> T
     """Solve the equation of :func:`growth_time` with Dijkstra's algorithm, on a CPU.
 
     Args:
-        batch: the graphs.
         start: ``(N,)`` when growth would begin at each node; the root of a component is its earliest node.
         waiting: ``(N,)`` waiting times.
     """
@@ -109,7 +108,6 @@ def dijkstra_growth_time(batch: GraphBatch, start: Tensor, waiting: Tensor) -> T
 
 
 def padded_growth_time(batch: PaddedBatch, generator: torch.Generator) -> Tensor:
-    """:func:`growth_time` for a padded batch."""
     uniform = torch.rand(batch.num_nodes, dtype=torch.float64, device=batch.device, generator=generator)
     waiting = torch.empty_like(uniform).exponential_(generator=generator)
     rank = rank_within_groups(uniform, batch.graph_of_node, batch.first_node, batch.most_nodes)

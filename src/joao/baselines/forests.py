@@ -1,7 +1,5 @@
 """Random forests on fingerprints and descriptors of molecules: what an encoder has to beat."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -36,9 +34,7 @@ def molecule_columns(smiles: Sequence[str], names: Sequence[str], *, jobs: int =
     - ``descriptors``: ``(M, D)`` all 2D descriptors of RDKit, between -1e30 and 1e30.
 
     Args:
-        smiles: molecules that RDKit can parse.
         names: ``ecfp``, ``descriptors`` or both.
-        jobs: number of processes.
         missing: value of undefined descriptors.
     """
     require_rdkit()
@@ -121,10 +117,7 @@ class Forests:
         Args:
             columns: ``(G, d)``.
             labels: ``(G, T)``, NaN for missing labels. A task without labels predicts 0.
-            kind: ``binary`` or ``numbers``.
-            seed: seed of the forests.
             settings: options of scikit-learn's forest; None: :data:`FOREST`.
-            jobs: number of threads.
         """
         from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 

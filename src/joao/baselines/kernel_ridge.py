@@ -6,8 +6,6 @@ averaged. Only the kernel with m landmarks, molecules that are drawn without lab
 with :math:`K = L L^T` among the landmarks, the features of a molecule are :math:`L^{-1} k_x`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self, final
@@ -57,8 +55,6 @@ class KernelRidge:
         Args:
             columns: ``(G, d)`` by name.
             labels: ``(G, T)``, NaN for missing labels. A task without labels predicts 0.
-            kind: ``binary`` or ``numbers``.
-            seed: seed of the landmarks.
         """
         statistics = {name: mean_and_scale(values) for name, values in columns.items() if name != "ecfp"}
         shift, scale = ({name: each[part] for name, each in statistics.items()} for part in (0, 1))
@@ -165,7 +161,11 @@ def _ridge(x: Matrix, y: Matrix, weights: Matrix) -> tuple[Matrix, float, Matrix
     shares = weights / weights.sum()
     mean_x, mean_y, root = shares @ x, shares @ y, np.sqrt(weights)
     z, target = root[:, None] * (x - mean_x), root * (y - mean_y)
-    values, vectors = eigh(z.T @ z)
+    if len(z) < z.shape[1]:  # only as many directions as rows matter
+        _, singular, directions = np.linalg.svd(z, full_matrices=False)
+        values, vectors = singular**2, directions.T
+    else:
+        values, vectors = eigh(z.T @ z)
     values, rotated, best = np.maximum(values, 0), z @ vectors, np.inf
     along = rotated.T @ target
     for penalty in PENALTIES:

@@ -103,12 +103,8 @@ def write_folder(
     """Write embeddings or predictions as Parquet parts, and print a summary.
 
     Args:
-        what: ``embed`` or ``predict``.
-        run: the model.
         data: DATA, the columns of SMILES and identifiers, and the folder of data sets.
         standardise: whether to standardise molecules; None: as the model was trained.
-        out: the folder.
-        output: where to print.
         how: options of :func:`joao.runs.parts.write_parts`; None for the default.
     """
     from joao.core.files import import_parquet

@@ -16,6 +16,7 @@ from typer import Argument, Option
 
 from joao.cli.output import Output, quantity, shell_quote
 from joao.core.errors import UserError
+from joao.core.processes import all_cores as all_cores
 from joao.data.formats import DATA_HELP
 
 if TYPE_CHECKING:
@@ -90,11 +91,6 @@ def check_file_options(out: Path, engine: str, **options: object) -> None:
     given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]
     if engine != "local" or given:
         raise UserError(f"{out}: {(*given, '--engine')[0]} needs a folder of parts. Use a name without suffix.")
-
-
-def all_cores() -> int:
-    """The number of cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def column_options(

@@ -1,7 +1,5 @@
 """The command ``joao``."""
 
-from __future__ import annotations
-
 import io
 import logging
 import os

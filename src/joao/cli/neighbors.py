@@ -1,7 +1,5 @@
 """``joao neighbors``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
@@ -90,7 +88,7 @@ def neighbors(
 
 def _content(path: Path, lines: Iterator[dict[str, Any]]) -> Iterable[bytes | memoryview]:
     from joao.core.files import import_parquet
-    from joao.runs.result_files import to_csv
+    from joao.core.tables import format_csv
 
     if path.suffix == ".parquet":
         arrow = import_parquet(path)
@@ -99,7 +97,7 @@ def _content(path: Path, lines: Iterator[dict[str, Any]]) -> Iterable[bytes | me
         yield memoryview(sink.getvalue())
         return
     first = next(lines)
-    yield to_csv([first.keys()]).encode()
+    yield format_csv([first.keys()]).encode()
     lines = chain([first], lines)
     while piece := list(islice(lines, _LINES_AT_ONCE)):
-        yield to_csv(line.values() for line in piece).encode()
+        yield format_csv(line.values() for line in piece).encode()

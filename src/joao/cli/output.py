@@ -63,7 +63,6 @@ class Output:
 
 
 def shell_quote(word: str | Path) -> str:
-    """Quote one word of a command for the shell."""
     return shlex.quote(str(word))
 
 

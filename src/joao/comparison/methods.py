@@ -1,7 +1,5 @@
 """The methods that can be compared (pre-training methods, baselines, the untrained encoder), and how to run them."""
 
-from __future__ import annotations
-
 import pickle
 import time
 from collections import deque

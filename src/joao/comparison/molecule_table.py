@@ -1,7 +1,5 @@
 """The table of a comparison on molecules: rows, differences and a verdict."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, final
@@ -70,7 +68,6 @@ class TableComparison(Tabular):
 
     @property
     def rows(self) -> list[TableRow]:
-        """One row per method."""
         found = []
         for name, entry in self.record["methods"].items():
             known = {

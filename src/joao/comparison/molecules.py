@@ -1,7 +1,5 @@
 """Compare methods on a table of molecules: which one predicts its tasks best, and is an encoder worth it?"""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import time
@@ -31,6 +29,7 @@ from joao.evaluation.targets import (
     BinaryTargets,
     NumberTargets,
     check_learnable,
+    column_means,
     infer_label_kind,
     select_tasks,
     select_tasks_of_a_kind,
@@ -51,9 +50,6 @@ class TablePlan:
         model: the encoder: a run, an export, or the name of a bundled model.
         split: ``scaffold``: molecules with the same scaffold stay in the same fold; ``random``: equal molecules do.
         folds, partitions: number of folds, and how often the molecules are divided into folds.
-        epochs: maximum number of epochs of fine-tuning.
-        jobs: number of processes.
-        device, precision: of fine-tuning.
     """
 
     model: str | Path = "molecules"
@@ -113,7 +109,7 @@ def predict_split(
         started = time.perf_counter()
         on_state(State(name, number / len(work.methods)))
         if name == "mean":
-            predicted[name] = np.tile(np.nan_to_num(_nanmean(labels[learn])), (len(test), 1))
+            predicted[name] = np.tile(np.nan_to_num(column_means(labels[learn])), (len(test), 1))
         elif name == "finetuned":
             predicted[name] = _finetune(data, work, plan, on_state)
         elif name == "frozen_linear":
@@ -161,11 +157,6 @@ def _ridge(
     return to_predictions((test - mean) / scale @ weight.T + bias, kind)
 
 
-def _nanmean(labels: NDArray[np.float32]) -> NDArray[np.float64]:
-    count = (~np.isnan(labels)).sum(axis=0)
-    return np.where(count > 0, np.nansum(labels, axis=0, dtype=np.float64) / np.maximum(count, 1), np.nan)
-
-
 def has_tasks_only(dataset: Dataset) -> bool:
     """Whether these are molecules with tasks instead of classes."""
     return dataset.kind == "molecules" and dataset.classes is None and dataset.targets is not None
@@ -184,11 +175,9 @@ def compare_table(
 
     Args:
         dataset: molecules with SMILES and tasks; those without a label are ignored.
-        plan: the settings.
         split: a given split, see :func:`given_split`, one entry per molecule of ``dataset``; None: folds. A given split
             is computed with ``max(3, plan.partitions)`` seeds.
         on_state: called with what is being done, the number of finished fits with a share of these, and of all fits.
-        on_notice: called with notices for the user.
     """
     if not dataset.smiles or dataset.kind != "molecules":
         raise UserError(f"{dataset.name}: comparing tasks needs molecules with SMILES. Give a table of SMILES.")
@@ -310,5 +299,5 @@ def _scale(labels: NDArray[np.float32]) -> NDArray[np.float64]:
     """``(T,)`` the unit of the errors: 1 for one task, else the standard deviation of each task's labels."""
     if labels.shape[1] == 1 or np.isin(labels[~np.isnan(labels)], (0, 1)).all():
         return np.ones(labels.shape[1])
-    deviation = np.sqrt(_nanmean((labels - _nanmean(labels).astype(np.float32)) ** 2))
+    deviation = np.sqrt(column_means((labels - column_means(labels).astype(np.float32)) ** 2))
     return np.where(deviation > 0, deviation, 1.0)

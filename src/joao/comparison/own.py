@@ -4,8 +4,6 @@ A method receives a :class:`joao.Dataset` without classes, tasks and graph names
 graph. It sees all graphs, in the same order, also those that are not scored.
 """
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import inspect

@@ -1,7 +1,5 @@
 """Compute a comparison and write its record, which can be continued."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -161,7 +159,6 @@ def kind_of(name: str) -> str:
 
 
 def missing_seeds(record: Record) -> dict[str, list[int]]:
-    """Return the seeds of each method that the record lacks."""
     seeds = range(record["partitions"])
     done = {name: record["methods"][name]["seeds"] for name in record["compared"]}
     missing = {name: [seed for seed in seeds if str(seed) not in done[name]] for name in done}
@@ -199,7 +196,6 @@ class _Seed:
 
 
 def read_record(path: Path) -> Record:
-    """Read a record and check its structure."""
     place = f"{path}: is not a record of 'joao compare'"
     with user_error_on_os_error(path, "cannot be read"), user_error_on_failure(place, "Choose another file."):
         record: Record = parse_json(read_regular(path))

@@ -1,7 +1,5 @@
 """Summarise a record: one row per method, and its verdict."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, final

@@ -1,7 +1,5 @@
 """:func:`joao.compare`, and its result as text."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +14,7 @@ from joao.comparison.summary import KINDS, Row, accuracies_of, record_verdict, r
 from joao.core.errors import UserError, escape_control, quantity, short_repr, suggest
 from joao.core.files import check_new_file, write_file
 from joao.core.progress import Progress
-from joao.core.tables import Tabular, html_page
+from joao.core.tables import Tabular, html_page, text_table
 from joao.data.dataset import Dataset
 from joao.data.sources import read_graphs, warn_user
 from joao.evaluation.embeddings import Scorer
@@ -110,14 +108,7 @@ class Comparison(Tabular):
         return heading(self), [line for line in closing_lines(self) if not line.startswith(("  ", "Gain of"))]
 
     def __repr__(self) -> str:
-        lines = [HEADER, *table_lines(self)]
-        widths = [max(len(line[column]) for line in lines) for column in range(len(HEADER))]
-        table = []
-        for line in lines:
-            first, *others = zip(line, widths, strict=True)
-            cells = [first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in others)]
-            table.append("  ".join(cells).rstrip())
-        return "\n".join([heading(self), "", *table, "", *closing_lines(self)])
+        return "\n".join([heading(self), "", text_table(*self.cells()), "", *closing_lines(self)])
 
 
 def compare(

@@ -76,7 +76,6 @@ def build_pool(recipe: Recipe) -> dict[str, Augmentation]:
 
 
 def build_objective(recipe: Recipe, custom: CustomParts) -> Objective:
-    """Build the objective of a recipe, or return the custom one."""
     if custom.objective is not None:
         return custom.objective
     return OBJECTIVES[recipe.objective.name](**recipe.objective.options)

@@ -34,7 +34,7 @@ from typing import Any
 from joao.augmentations import AUGMENTATIONS
 from joao.config.methods import all_methods
 from joao.core.errors import UserError, short_repr, suggest
-from joao.core.files import read_regular
+from joao.core.files import read_regular, user_error_on_os_error
 from joao.core.registry import check_minimum, check_options, check_value
 from joao.data.features import CODE_RULES, RULE_OF_KIND, RULES
 from joao.encoders import ENCODERS
@@ -254,18 +254,15 @@ def read_recipe(path: Path) -> Recipe:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file without validating its keys."""
-    try:
-        return parse_toml(read_regular(path).decode(), str(path))
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: is not TOML ({error}).") from error
+    with user_error_on_os_error(path, "cannot be read"):
+        content = read_regular(path)
+    return parse_toml(content, str(path))
 
 
-def parse_toml(text: str, source: str) -> dict[str, Any]:
+def parse_toml(content: str | bytes, source: str) -> dict[str, Any]:
     """Parse TOML without validating its keys; ``source`` starts error messages."""
     try:
-        return tomllib.loads(text)
+        return tomllib.loads(content if isinstance(content, str) else content.decode())
     except (ValueError, RecursionError) as error:
         raise UserError(f"{source}: is not TOML ({error}).") from error
 

@@ -1,7 +1,5 @@
 """What all scikit-learn estimators of the package share."""
 
-from __future__ import annotations
-
 import secrets
 import signal
 from collections.abc import Callable

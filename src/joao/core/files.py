@@ -270,7 +270,6 @@ def check_new_file(path: Path) -> None:
 
 
 def already_exists(path: Path, hint: str = "") -> UserError:
-    """The error about an output that exists."""
     return UserError(f"{path}: already exists. Choose another name or remove it first.{hint}")
 
 

@@ -200,7 +200,6 @@ class GraphBatch:
 
 
 def concatenate(batches: list[GraphBatch]) -> GraphBatch:
-    """Concatenate batches."""
     nodes = _offsets(torch.tensor([batch.num_nodes for batch in batches])).tolist()
     graphs = _offsets(torch.tensor([batch.num_graphs for batch in batches])).tolist()
     edge_attr = [batch.edge_attr for batch in batches if batch.edge_attr is not None]

@@ -106,7 +106,6 @@ class PaddedViews:
 
 
 def stack_views(views: Sequence[PaddedBatch]) -> PaddedViews:
-    """Stack views of the same graphs."""
     has_attributes = views[0].edge_attr is not None
     names = ("x", "source", "target", "first_edge", "keep", *(("edge_attr",) if has_attributes else ()))
     stacked = {name: torch.stack([getattr(view, name) for view in views]) for name in names}

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from joao.core.errors import UserError, suggest
-from joao.core.tables import Tabular
+from joao.core.tables import Tabular, text_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,13 +105,7 @@ class PairTable(Tabular):
         return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
     def __str__(self) -> str:
-        first = max(len(name) for name in self.names)
-        widths = [max(len(name), 5) for name in self.names]
-        lines = [" " * first + "".join(f"  {n:>{w}}" for n, w in zip(self.names, widths, strict=True))]
-        for name, row in zip(self.names, self.values, strict=True):
-            cells = "".join(f"  {value:>{w}.3f}" for value, w in zip(row, widths, strict=True))
-            lines.append(f"{name:<{first}}{cells}")
-        return "\n".join(lines)
+        return text_table(*self.cells())
 
 
 # Colours of the scale "cividis", which is readable with colour blindness.

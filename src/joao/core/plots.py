@@ -1,7 +1,5 @@
 """Heat maps of augmentation pairs, and figures in one style, each as PDF, SVG and PNG."""
 
-from __future__ import annotations
-
 import io
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -21,6 +21,11 @@ from joao.core.errors import UserError, one_line, suggest
 PATIENCE = 3.0  # seconds in which a process that is told to end does so, before it is killed
 
 
+def all_cores() -> int:
+    """The number of cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class Ended(NamedTuple):
     """The last message of a process: its exit code, or minus the signal that ended it."""
 

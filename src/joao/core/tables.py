@@ -1,13 +1,11 @@
-"""Tables as Markdown, LaTeX and HTML, and the objects that can be written as such."""
-
-from __future__ import annotations
+"""Tables as CSV, Markdown, LaTeX and HTML, and the objects that can be written as such."""
 
 import csv
 import html
 import io
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from joao.core.errors import UserError, escape_control
@@ -66,6 +64,23 @@ def markdown(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in escaped)
 
 
+def format_csv(lines: Iterable[Iterable[object]]) -> str:
+    """Format lines as CSV."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(lines)
+    return text.getvalue()
+
+
+def text_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """Format a table as plain text, the first column aligned to the left and the others to the right."""
+    widths = [max(map(len, column)) for column in zip(header, *lines, strict=True)]
+    aligned = (
+        [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))]
+        for line in (header, *lines)
+    )
+    return "\n".join("  ".join(cells).rstrip() for cells in aligned)
+
+
 class Tabular(ABC):
     """An object with a table, whose first column has names. Text around the table goes into files and captions."""
 
@@ -92,11 +107,9 @@ class Tabular(ABC):
 
     def to_csv(self) -> str:
         """Format as CSV, with numbers in full precision and empty cells for missing values."""
-        file = io.StringIO()
         header, lines = self._numbers()
         cells = ([escape_control(cell) if isinstance(cell, str) else cell for cell in line] for line in lines)
-        csv.writer(file, lineterminator="\n").writerows([header, *cells])
-        return file.getvalue()
+        return format_csv([header, *cells])
 
     def to_markdown(self) -> str:
         """Format as Markdown, with the text around the table."""
@@ -129,7 +142,6 @@ class Tabular(ABC):
         return "\n".join(each for each in (texts[0], table, *texts[1:]) if each) + "\n"
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
         return self.to_html()
 
 

@@ -77,6 +77,10 @@ class Failure(NamedTuple):
         """
         return f"{f'line {self.line}' if self.line else f'row {self.row}'}, {self.text[:40]!r}: {self.reason}"
 
+    def cells(self, first_row: int = 0) -> list[object]:
+        """Line (or row, counted from ``first_row``), name, text and reason: one line of a list of failures."""
+        return [self.line or self.row + first_row, self.name, self.text, self.reason]
+
 
 @dataclass(frozen=True, eq=False)
 class Dataset:

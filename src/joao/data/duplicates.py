@@ -1,7 +1,5 @@
 """Merge molecules that have the same structure after standardisation, where labels are learned or compared."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

@@ -37,15 +37,12 @@ def make_dataset(
     """Check what a reader found, and sort its edges.
 
     Args:
-        name: name of the data set.
         nodes_per_graph: ``(G,)``.
         edges: source and target, ``(e,)`` each, node numbers counted through *all* graphs. Loops and duplicates are
             dropped (the first of several duplicates keeps its attributes), missing directions are added.
         node_labels, node_attributes: one row per node.
         edge_attr: one row per given edge; an added direction gets the row of its edge.
         graph_labels: one per graph; None for a graph without a label.
-        graph_names: one per graph, or empty.
-        notices: notices of the reader.
         report_directed: whether added directions give a notice (not for formats that list each edge once).
     """
     nodes_per_graph = np.asarray(nodes_per_graph, dtype=np.int64)

@@ -164,7 +164,6 @@ def _convolution_factory(name: str, num_edge_features: int) -> Callable[[int, in
 
 @torch.no_grad()
 def _output_shape(convolution: nn.Module, num_features: int, num_edge_features: int) -> tuple[int, ...]:
-    """The shape of the output of ``convolution`` for two nodes and an edge."""
     edge = torch.tensor([[1, 0], [0, 1]])
     values = {"edge_attr": torch.ones(2, num_edge_features), "edge_weight": torch.ones(2)}
     names = _edge_argument(convolution, num_edge_features, named=True)
@@ -174,7 +173,6 @@ def _output_shape(convolution: nn.Module, num_features: int, num_edge_features: 
 
 
 def _edge_argument(convolution: nn.Module, num_edge_features: int, named: bool) -> tuple[str, ...]:
-    """The argument by which ``convolution`` takes edge attributes, if any."""
     known = inspect.signature(convolution.forward).parameters
     if named:
         takes_columns = "edge_dim" in inspect.signature(type(convolution).__init__).parameters

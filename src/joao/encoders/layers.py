@@ -29,7 +29,6 @@ class NeighbourLists(NamedTuple):
     first: Tensor
 
     def between(self, begin: int, end: int) -> "NeighbourLists":
-        """Return lists ``begin`` to ``end - 1``."""
         first = self.first[begin : end + 1]
         return NeighbourLists(self.nodes[int(first[0]) : int(first[-1])], first - first[0])
 
@@ -315,7 +314,6 @@ class Readout:
         self.is_log = found is not None and found[1] is not None
 
     def width(self, num_features: int, layer_widths: Sequence[int]) -> int:
-        """Length of the embeddings."""
         return sum(num_features if name == "input" else sum(layer_widths) for name in self.names)
 
     def __call__(self, layers: Sequence[Tensor], batch: GraphBatch) -> Tensor:

@@ -1,7 +1,5 @@
 """Fine-tuning for classes and binary tasks as a scikit-learn classifier."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self

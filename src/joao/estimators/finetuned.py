@@ -1,7 +1,5 @@
 """Common base of the estimators that fine-tune a pre-trained encoder, and conversion of labels ``y``."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from dataclasses import replace

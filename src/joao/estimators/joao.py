@@ -1,7 +1,5 @@
 """JOAO as a scikit-learn transformer."""
 
-from __future__ import annotations
-
 import copy
 import html
 import inspect

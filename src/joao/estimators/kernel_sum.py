@@ -1,7 +1,5 @@
 """Several embeddings and graph kernels in one kernel."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 import numpy as np

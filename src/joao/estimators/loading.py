@@ -1,7 +1,5 @@
 """Load a saved estimator of any class."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from joao.estimators.classifier import JOAOClassifier

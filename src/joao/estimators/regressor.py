@@ -1,7 +1,5 @@
 """Fine-tuning for numbers as a scikit-learn regressor."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

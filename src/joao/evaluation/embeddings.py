@@ -78,7 +78,6 @@ class Scores:
 
     @property
     def mean(self) -> float:
-        """Mean of the partitions' mean accuracies."""
         return statistics.mean([part.mean for part in self.partitions])
 
     @property
@@ -146,7 +145,6 @@ def evaluate_embeddings(
     Args:
         class_names: names of the classes in error messages.
         partitions: numbers of the shared partitions. They determine the folds, which are the same for every method.
-        num_folds: folds per partition.
         groups: ``(G,)`` group numbers. Graphs of one group stay in the same fold, also in the inner folds. See
             :func:`joao.data.refinement.find_twins`.
         scorer: ``exact`` (libsvm or, on a GPU, its machines side by side), ``compiled`` (the compiled core: several

@@ -64,7 +64,6 @@ def scaffolds(
     """Compute the Bemis-Murcko scaffold of every molecule, with chirality, as SMILES; empty without rings.
 
     Args:
-        smiles: molecules that RDKit can parse.
         jobs: number of processes.
         on_chunk: called with the number of molecules of each finished chunk, for a progress bar.
     """
@@ -150,12 +149,8 @@ def split_graphs(dataset: Dataset, kind: str, validation_share: float, test_shar
     """Split graphs that all have a label.
 
     Args:
-        dataset: the graphs.
         kind: ``random`` is stratified by class; ``scaffold`` keeps molecules with the same scaffold in one part (see
             :func:`split_by_scaffold`), because new molecules will differ from the known ones.
-        validation_share: share of the validation graphs.
-        test_share: share of the test graphs; may be 0.
-        seed: seed of the random split.
     """
     if kind not in SHARES:
         raise UserError(f"split: unknown kind '{kind}'. {suggest(kind, list(SHARES))}")
@@ -208,9 +203,7 @@ def molecule_folds(dataset: Dataset, kind: str, num_folds: int, partition: int, 
     in the order of their labels in the first task, so that all folds have similar labels; equal ones in random order.
 
     Args:
-        dataset: molecules with SMILES.
         kind: ``scaffold``: a group is a scaffold; ``random``: a group is a molecule with its duplicates.
-        num_folds: number of folds.
         partition: number of the partition, a seed.
         jobs: number of processes.
     """

@@ -1,7 +1,5 @@
 """Means and intervals of scores, and the verdict on whether pre-training helps."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import final

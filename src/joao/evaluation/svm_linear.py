@@ -19,8 +19,6 @@ Landmarks, scaling and gamma are computed once, on all graphs; the exact scorer 
 Neither uses labels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from itertools import combinations

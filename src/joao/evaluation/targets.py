@@ -63,7 +63,6 @@ class Targets(ABC):
         """Compute float64 scores ``(F,)``, higher is better; NaN if the labels do not allow one. See :meth:`losses`."""
 
     def to(self, device: torch.device) -> Self:
-        """Move the labels to a device."""
         return replace(self, values=self.values.to(device))
 
 
@@ -339,12 +338,12 @@ def task_figures(
         found = {"roc_auc": roc_auc(torch.from_numpy(predicted), torch.from_numpy(labels)).numpy()}
     else:
         errors = np.abs(predicted.astype(np.float64) - labels)
-        found = {"rmse": np.sqrt(_column_means(errors**2)), "mae": _column_means(errors)}
+        found = {"rmse": np.sqrt(column_means(errors**2)), "mae": column_means(errors)}
         found["spearman"] = np.array([_spearman(*both) for both in zip(predicted.T, labels.T, strict=True)])
     averages = {name: _mean(values) for name, values in found.items()}
     if kind == "numbers" and learned is not None:
         mean, deviation = np.array(learned, dtype=np.float64).T
-        found["rmse_of_mean"] = np.sqrt(_column_means((labels - mean) ** 2))
+        found["rmse_of_mean"] = np.sqrt(column_means((labels - mean) ** 2))
         averages |= {f"{name}_in_deviations": _mean(found[name] / deviation) for name in ("rmse", "rmse_of_mean")}
     measured = (~np.isnan(labels)).sum(axis=0)
     return {
@@ -365,10 +364,10 @@ def _spearman(predicted: NDArray[Any], labels: NDArray[Any]) -> float:
     return float(ranks[0] @ ranks[1]) / size if size else float("nan")
 
 
-def _column_means(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def column_means(values: NDArray[Any]) -> NDArray[np.float64]:
     """Compute column means without NaN; NaN for an empty column."""
     count = (~np.isnan(values)).sum(axis=0)
-    return np.where(count > 0, np.nansum(values, axis=0) / np.maximum(count, 1), np.nan)
+    return np.where(count > 0, np.nansum(values, axis=0, dtype=np.float64) / np.maximum(count, 1), np.nan)
 
 
 def _mean(values: NDArray[np.float64]) -> float | None:

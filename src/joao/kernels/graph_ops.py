@@ -78,7 +78,6 @@ def copy_graphs(store: PackedGraphs, graphs: Tensor, first_edge_of_graph: Tensor
 
 
 def plain_copy_graphs(store: PackedGraphs, graphs: Tensor, first_edge_of_graph: Tensor, batch: PaddedBatch) -> None:
-    """Plain form of :func:`copy_graphs`."""
     node, graph_of_node = _gather_indices(store.first_node, graphs, batch.first_node, batch.num_nodes)
     edge, graph_of_edge = _gather_indices(store.first_edge, graphs, first_edge_of_graph, batch.num_edges)
     is_node = torch.arange(batch.num_nodes, device=batch.device) < batch.first_node[-1]

@@ -39,7 +39,6 @@ def graph_sum(x: Tensor, views: PaddedViews) -> Tensor:
 
 
 def plain_graph_sum(x: Tensor, views: PaddedViews) -> Tensor:
-    """Plain form of :func:`graph_sum`."""
     sums = x.new_zeros(len(x), views.first_node.shape[-1] - 1, x.shape[2])
     return sums.flatten(0, 1).index_add(0, _rows_of_sums(views), x.flatten(0, 1)).view_as(sums)
 
@@ -295,7 +294,6 @@ def gin_layer(x: Tensor, views: PaddedViews, weights: GinWeights) -> GinOutput:
 
 
 def plain_gin_layer(x: Tensor, views: PaddedViews, weights: GinWeights) -> GinOutput:
-    """Plain form of :func:`gin_layer`."""
     summed = plain_neighbour_sum(x, views)
     hidden = torch.relu(F.linear(summed, weights.weight_1, weights.bias_1))
     z = F.linear(hidden, weights.weight_2, weights.bias_2)

@@ -3,8 +3,6 @@
 ``JOAO_NATIVE`` is ``off``, or the highest level of instructions to use: ``baseline``, ``avx2`` or ``avx512``.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import weakref

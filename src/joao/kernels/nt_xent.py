@@ -1,7 +1,5 @@
 """NT-Xent of two views on a GPU; its plain form is :class:`joao.objectives.NtXent`."""
 
-from __future__ import annotations
-
 import importlib.util
 from functools import cache
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """The figures of the report as files."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence

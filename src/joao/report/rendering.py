@@ -1,7 +1,5 @@
 """Render runs to the HTML page."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from functools import cache
@@ -15,7 +13,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from joao.core.errors import UserError
-from joao.core.files import check_writable, open_regular
+from joao.core.files import check_writable, open_regular, user_error_on_os_error
 from joao.core.pair_table import PairTable
 from joao.core.provenance import versions
 from joao.report.graphs import encode_numbers, examples, graph_set
@@ -85,7 +83,6 @@ class RunText:
 
 
 def render(runs: Sequence[ReportedRun]) -> str:
-    """Render the page about ``runs``."""
     texts = [RunText(run) for run in runs]
     records = {run.name: run.score for run in runs}
     methods = {run.name: run.method for run in runs}
@@ -133,11 +130,8 @@ def check_replaceable(path: Path) -> None:
     check_writable(path)
     if not path.exists():
         return
-    try:
-        with open_regular(path) as file:
-            start = file.read(1000)
-    except OSError as error:
-        raise UserError(f"{path}: already exists and cannot be read ({error.strerror}).") from error
+    with user_error_on_os_error(path, "already exists and cannot be read"), open_regular(path) as file:
+        start = file.read(1000)
     if _MARK not in start:
         raise UserError(
             f"{path}: already exists and is not a report of 'joao report'. Choose another name or remove it first."

@@ -1,7 +1,5 @@
 """A run that the report describes, with whatever can be loaded of it, and the map of its embeddings."""
 
-from __future__ import annotations
-
 import importlib.util
 import shlex
 import warnings
@@ -126,8 +124,6 @@ def principal_components(centred: NDArray[np.float64], count: int = 2) -> tuple[
 
 @dataclass(frozen=True, eq=False)
 class ShownGraphs:
-    """The graphs on the page."""
-
     name: str
     sample: Dataset  # all graphs, or some of a large data set
     numbers: NDArray[np.int64]  # (G,) their indices in the data set
@@ -184,7 +180,6 @@ class ReportedRun:
 
     @property
     def command_words(self) -> str:
-        """The run as a word of a command."""
         return shlex.quote(str(self.run.folder))
 
 
@@ -201,8 +196,6 @@ def open_reported_run(
     Missing parts are recorded in ``why_not_trained`` and ``why_not_graphs``; only an invalid run is an error.
 
     Args:
-        path: the run.
-        name: its name on the page.
         read: reads the graphs of the run; its arguments are those of :func:`joao.read`.
         most_graphs: larger data sets are sampled.
         kind: one of :data:`MAP_KINDS`.

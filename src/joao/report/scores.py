@@ -1,7 +1,5 @@
 """Scores of runs (the records of ``joao evaluate``), and the history of their epochs for the page."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Collection, Mapping, Sequence

@@ -5,8 +5,6 @@ predict, and the text of the run's other files as metadata (:mod:`joao.runs.fold
 folder can. The model card is stored in it as ``card.md``, and next to it.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import re

@@ -16,8 +16,6 @@ linear layer; an ensemble has the encoder as it was, and its members. Its ``fine
 ============  ======================================================================================================
 """
 
-from __future__ import annotations
-
 import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -154,7 +152,6 @@ class FinetunedModel:
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """Class labels as text."""
         return tuple(str(each) for each in self.classes)
 
     @property
@@ -208,7 +205,6 @@ class FinetunedModel:
 
         Args:
             outputs: logits or predictions, which give the same ranking except for ties by rounding.
-            dataset: the graphs.
         """
         if self.kind == "classes":
             accuracy = self.accuracy(outputs, dataset)
@@ -283,7 +279,6 @@ def finetune(
     Args:
         trained: the encoder to start from; it is not changed.
         dataset: the graphs. Graphs without a label are ignored.
-        settings: see :class:`joao.training.finetune.Finetune`.
         kind: ``classes``, ``binary`` or ``numbers``; None: classes if there are any and no ``tasks`` are given,
             otherwise ``binary`` if all labels are 0 or 1, else ``numbers``.
         tasks: columns of labels to learn; empty: all.
@@ -293,12 +288,9 @@ def finetune(
         test_share: share of the graphs that are evaluated once, at the end; None: default of the split.
         seed: seed of the split, the initial weights of the linear layer and the batches.
         from_scratch: whether to start from the initial weights of the encoder instead.
-        device: ``auto`` (a GPU if there is one), ``cpu``, ``cuda`` or one GPU such as ``cuda:1``.
-        precision: one of :data:`joao.training.device.PRECISIONS`.
         fast: whether to train on padded batches; None: on a GPU if the encoder supports it.
         ensemble: whether to train an ensemble, which needs molecules with SMILES, and tasks or two classes.
         jobs: number of processes that compute fingerprints and descriptors, and of threads that grow forests.
-        on_epoch: called with the metrics of each epoch.
         should_stop: called after each epoch; training ends when it returns True.
         on_notice: called before the first epoch with notices about labels or split that may be unintended.
         on_member: called with the name of each trained member of an ensemble.

@@ -106,7 +106,6 @@ def checksum(tensors: Mapping[str, Tensor]) -> str:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors with their checksum."""
     write_file(path, save(dict(tensors), {CHECKSUM_KEY: checksum(tensors)}))
 
 
@@ -361,12 +360,8 @@ def read_text(run: Path, name: str) -> str | None:
     if not run.is_dir():
         raise UserError(f"{run}: no such file or folder. Create a run with 'joao pretrain', or correct the path.")
     path = run / name
-    try:
+    with user_error_on_os_error(path, "cannot be read"), user_error_on_failure(f"{path}: is damaged"):
         return read_regular(path).decode() if path.is_file() else None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: is damaged ({error}).") from error
 
 
 @contextmanager

@@ -174,7 +174,6 @@ class TrainingView:
         return [(f"{first} + {second}", share) for first, second, share in table.top(count)]
 
     def line(self) -> str:
-        """The state in one line."""
         where, loss, rate = self._state()
         pairs = "".join(f", {pair} {share:.2f}" for pair, share in self.top_pairs(1))
         return f"epoch {where}: loss {loss}, {rate} {self.kind}/s, {self.time_left()} left{pairs}"

@@ -13,11 +13,7 @@ the parts in a folder are all that a later process needs to go on. Blocks depend
 number of workers nor on the engine. Names with ``_`` are skipped by readers of folders of Parquet files.
 """
 
-from __future__ import annotations
-
-import csv
 import hashlib
-import io
 import json
 import os
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -45,6 +41,7 @@ from joao.core.files import (
 )  # fmt: skip
 from joao.core.processes import check_engine, in_order, map_on, ray_cluster
 from joao.core.provenance import versions
+from joao.core.tables import format_csv
 from joao.data import Dataset, read
 from joao.data.dataset import Standardised, add_counts, as_bytes
 from joao.data.formats import TABLE_SUFFIXES, detect_format
@@ -105,7 +102,6 @@ class Parts:
     notices: tuple[str, ...]
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return sum(part.rows for part in self.parts)
 
     @property
@@ -412,9 +408,7 @@ class _PartWriter(_RowsOf):
     def __call__(self, block: Block) -> tuple[int, Part]:
         dataset, outputs = self.compute(block)
         trained = encoder_of(self.model)
-        failures = [
-            [each.line or each.row + block.first_row, each.name, each.text, each.reason] for each in dataset.failures
-        ]
+        failures = [each.cells(block.first_row) for each in dataset.failures]
         about = {
             "made from": self.stamp,
             "first_row": block.first_row,
@@ -493,6 +487,4 @@ def _failure_lines(folder: Path, parts: Sequence[Part]) -> Iterator[bytes]:
     yield b"line,name,smiles,reason\n"
     for part in parts:
         if part.failures:
-            text = io.StringIO()
-            csv.writer(text, lineterminator="\n").writerows(_about(folder / part.file)["failures"])
-            yield text.getvalue().encode()
+            yield format_csv(_about(folder / part.file)["failures"]).encode()

@@ -95,7 +95,6 @@ class Checkpointer:
             raise
 
     def finish(self, weights: Mapping[str, Tensor]) -> None:
-        """Write the final weights."""
         try:
             if self.run is not None:
                 self.run.finish(weights)

@@ -4,9 +4,6 @@ Rows that could not be parsed are empty in CSV, null in Parquet and NaN in NPZ, 
 numbers of the other rows, from 0. ``graph_names`` are written if they are known.
 """
 
-from __future__ import annotations
-
-import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
@@ -19,6 +16,7 @@ from scipy.sparse import issparse
 
 from joao.core.errors import UserError
 from joao.core.files import import_parquet
+from joao.core.tables import format_csv
 from joao.data.dataset import Dataset
 
 Arrays = dict[str, NDArray[np.generic]]
@@ -83,13 +81,6 @@ def to_parquet(
     # Embeddings do not repeat, so a dictionary would only cost time.
     arrow.parquet.write_table(content, sink, compression="zstd", use_dictionary=False, write_page_checksum=True)
     return memoryview(sink.getvalue())
-
-
-def to_csv(lines: Iterable[Iterable[object]]) -> str:
-    """Format lines as CSV."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(lines)
-    return text.getvalue()
 
 
 def embeddings_npz(embeddings: Rows, dataset: Dataset, added: Mapping[str, Any] = MappingProxyType({})) -> bytes:
@@ -185,10 +176,10 @@ def _csv(texts: Mapping[str, Any], columns: Sequence[str], rows: Rows, dataset: 
 
     lines = chain([["graph", *texts, *columns]], source_rows(dataset, cells()))
     while piece := list(islice(lines, _ROWS_AT_ONCE)):
-        yield to_csv(piece).encode()
+        yield format_csv(piece).encode()
 
 
 def failures_csv(dataset: Dataset) -> str:
     """Write a header, then one line per failed row: line of the file (or row), name, SMILES and reason."""
     header = ["line" if any(each.line for each in dataset.failures) else "row", "name", "smiles", "reason"]
-    return to_csv([header, *([each.line or each.row, each.name, each.text, each.reason] for each in dataset.failures)])
+    return format_csv([header, *(each.cells() for each in dataset.failures)])

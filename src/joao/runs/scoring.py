@@ -1,7 +1,5 @@
 """Score a trained encoder and its baselines on the same folds; the record has all that is needed to repeat it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace

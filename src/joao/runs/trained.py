@@ -1,7 +1,5 @@
 """A trained or untrained encoder, ready to embed graphs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -199,7 +197,6 @@ def run_info(dataset: Dataset | Shards, features: Features, store: Store, device
 
 
 def set_weights(module: nn.Module, weights: Mapping[str, Tensor], folder: Path) -> None:
-    """Load the weights of the run ``folder`` into ``module``."""
     try:
         module.load_state_dict(weights)
     except RuntimeError as error:

@@ -89,11 +89,9 @@ class SingleDevice:
         )
 
     def setup(self, model: nn.Module, optimiser: torch.optim.Optimizer) -> tuple[nn.Module, torch.optim.Optimizer]:
-        """Move the model to the device."""
         return model.to(self.device), optimiser
 
     def backward(self, loss: Tensor) -> None:
-        """Compute gradients."""
         loss.backward()  # type: ignore[no-untyped-call]
 
     def autocast(self) -> AbstractContextManager[None]:

@@ -78,7 +78,6 @@ class BatchViews:
 
     @cached_property
     def sections(self) -> list[GraphBatch]:
-        """The graphs before augmentation."""
         return [self.store.batch(self.graphs[start : start + SECTION]) for start in self.starts]
 
     def view(self, indices: Tensor, pool: Sequence[Augmentation], generator: torch.Generator) -> View:
@@ -107,7 +106,6 @@ class BatchViews:
         return View(self._join(batches), indices[order][self.shard], row=torch.argsort(order))
 
     def unchanged(self) -> GraphBatch:
-        """The graphs before augmentation, as one batch."""
         return self._join(self.sections)
 
     def project(self, model: nn.Module, view: View) -> Tensor:
@@ -203,7 +201,6 @@ class EagerSteps(Steps, ABC):
         return total
 
     def views(self, graphs: Tensor) -> BatchViews:
-        """Prepare a batch for drawing views."""
         return BatchViews(self.store, graphs)
 
     def backward(self, loss: Tensor) -> None:

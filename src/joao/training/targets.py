@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -31,6 +30,7 @@ from joao.config.recipe import CONTRASTIVE_WEIGHT
 from joao.core.errors import UserError, quantity
 from joao.core.files import make_folder, read_regular, write_file
 from joao.core.graphs import GraphBatch, take_rows
+from joao.core.processes import all_cores
 from joao.data.cache import folder
 from joao.data.dataset import Dataset
 from joao.data.molecules import featuriser_version
@@ -66,7 +66,6 @@ class MoleculeTargets:
     most: int
 
     def to(self, device: torch.device) -> MoleculeTargets:
-        """Copy all tensors to ``device``."""
         moved: dict[str, Any] = {
             name: value.to(device) for name, value in vars(self).items() if isinstance(value, Tensor)
         }
@@ -74,7 +73,6 @@ class MoleculeTargets:
 
     @property
     def contrastive(self) -> float:
-        """Weight of the contrastive loss."""
         return self.weights[CONTRASTIVE_WEIGHT]
 
     @property
@@ -190,7 +188,7 @@ def _read_or_compute(dataset: Dataset, on_notice: Callable[[str], None]) -> dict
     smiles, file = dataset.smiles, cache_file(dataset)
     if file is not None and (known := _read(file, len(smiles))) is not None:
         return known
-    jobs = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    jobs = all_cores()
     if len(smiles) >= _MIN_CACHED:
         minutes = 0.007 * len(smiles) / jobs / 60
         on_notice(f"Computing descriptors of {quantity(len(smiles), 'molecules')}: about {minutes:.0f} minutes.")

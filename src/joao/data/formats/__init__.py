@@ -51,11 +51,9 @@ class FileFormat:
     cached: bool = True
 
     def detect(self, path: Path) -> bool:
-        """Whether the contents of ``path`` have this format."""
         return bool(_load(self.detector)(path))
 
     def read(self, path: Path, *options: Any) -> Dataset:
-        """Read a file or folder of this format."""
         dataset: Dataset = _load(self.reader)(path, *options)
         return dataset
 

@@ -35,7 +35,6 @@ class _Graph:
 
 
 def read_edge_list(path: Path) -> Dataset:
-    """Read the graphs of an edge list."""
     rows = table_rows(path)
     columns = _header(path, next(rows, (1, []))[1])
     extra = [name for name in columns if name not in (*NEEDED, "label")]

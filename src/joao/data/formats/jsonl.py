@@ -28,7 +28,6 @@ _KEYS = ("edges", "num_nodes", *_NODE_ROWS, "edge_attributes", "label")
 
 
 def read_jsonl(path: Path, options: ReadOptions | None = None) -> Dataset:
-    """Read all graphs of a file."""
     return _make(path, list(_lines(path)), options or ReadOptions())
 
 

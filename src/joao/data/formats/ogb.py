@@ -144,7 +144,6 @@ class Rows:
         self.taken = 0
 
     def take(self, number: int) -> NDArray[Any]:
-        """Return the next ``number`` rows."""
         parts, found = [self.rest[:number]], min(number, len(self.rest))
         self.rest = self.rest[found:]
         while found < number:

@@ -4,8 +4,6 @@ The structure becomes RDKit's SMILES, the first line of a record its ``title``, 
 programs write Latin-1, so lines that are not UTF-8 are read as such.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -64,7 +64,6 @@ class Columns:
 
     @property
     def are_given(self) -> bool:
-        """Whether the user has named a column."""
         return bool(self.smiles or self.identifiers or self.tasks)
 
 
@@ -162,7 +161,6 @@ class MoleculeTable:
 
 
 def read_molecule_table(path: Path, columns: Columns = DETECT_COLUMNS) -> MoleculeTable:
-    """Read a whole table."""
     reader, rows = _open_table(path, columns)
     while chunk := list(islice(rows, _ROWS_PER_CHUNK)):
         reader.add(chunk)

@@ -74,12 +74,10 @@ def open_file(path: Path) -> IO[bytes]:
 
 
 def unpack(packed: IO[bytes], budget: Budget, suffix: str = ".gz") -> IO[bytes]:
-    """Decompress ``packed`` as it is read."""
     return cast(IO[bytes], io.BufferedReader(_Unpacked(packed, budget, suffix), 1 << 20))
 
 
 def file_budget(path: Path) -> Budget:
-    """The budget of a file on disk."""
     return Budget(str(path), path.stat().st_size)
 
 

@@ -4,9 +4,7 @@ Formats with a piecewise reader (tables of molecules, JSON lines) and stores are
 read whole and cut.
 """
 
-import csv
 import hashlib
-import io
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -19,6 +17,7 @@ import numpy as np
 
 from joao.core.errors import UserError
 from joao.core.files import already_exists, make_folder, open_regular, user_error_on_os_error, write_file, write_json
+from joao.core.tables import format_csv
 from joao.data.dataset import (
     Dataset,
     Standardised,
@@ -110,7 +109,6 @@ class BlockSource:
 
     @property
     def has_molecules(self) -> bool:
-        """Whether the blocks are tables of molecules."""
         return self.whole is None and self.format is not None and self.format.has_columns
 
     def _merge_empty(self, pieces: Iterable[Dataset]) -> Iterator[Dataset]:
@@ -155,7 +153,6 @@ class ShardWriter:
 
     Args:
         folder: a new or empty folder, or an incomplete store of the same ``origin``, whose complete shards are kept.
-        name: name of the data set.
         origin: hash of sources and options; two stores of the same origin have the same shards.
 
     Attributes:
@@ -253,11 +250,8 @@ class ShardWriter:
         yield b"line,name,smiles,reason\n"
         for each in self.index.shards:
             if each.rows > each.graphs:
-                text = io.StringIO()
                 failures = packed.read_packed(self.folder / each.file).failures
-                lines = ([one.line or one.row, one.name, one.text, one.reason] for one in failures)
-                csv.writer(text, lineterminator="\n").writerows(lines)
-                yield text.getvalue().encode()
+                yield format_csv(failure.cells() for failure in failures).encode()
 
 
 def pack_shards(

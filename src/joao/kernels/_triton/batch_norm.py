@@ -3,8 +3,6 @@
 Statistics are computed in two stages (:mod:`joao.kernels._triton.tiles`): per part of a view, then per view.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

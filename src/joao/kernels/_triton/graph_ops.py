@@ -1,7 +1,5 @@
 """Triton forms of :mod:`joao.kernels.graph_ops`."""
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

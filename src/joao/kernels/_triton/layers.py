@@ -1,7 +1,5 @@
 """Triton forms of the sums of :mod:`joao.kernels.layers`, and of the hidden layer of a GIN layer."""
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

@@ -1,7 +1,5 @@
 """Triton form of :mod:`joao.kernels.nt_xent`: everything but the matrix products, in three kernels."""
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

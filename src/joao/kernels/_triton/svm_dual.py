@@ -1,7 +1,5 @@
 """Triton form of :mod:`joao.kernels.svm_dual`."""
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

@@ -4,8 +4,6 @@ A sum over many rows is split into parts of whole tiles. Each program sums one p
 parts in a fixed order, so the result does not depend on which program finishes first.
 """
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

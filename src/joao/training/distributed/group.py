@@ -69,7 +69,6 @@ class ProcessGroup:
         return [load(each[:size].cpu().numpy().tobytes()) for each, size in zip(found, sizes, strict=True)]
 
     def barrier(self) -> None:
-        """Wait for all processes."""
         self.all_gather({})
 
 
@@ -213,7 +212,6 @@ class DistributedSteps(PairSteps):
 
     @property
     def group(self) -> ProcessGroup:
-        """The processes."""
         assert self.exchange is not None
         return self.exchange.group
 

@@ -154,7 +154,6 @@ class CompiledSteps(Steps):
 
 
 def describe_augmentation(augmentation: Augmentation) -> AugmentationSpec:
-    """Describe an augmentation for the compiled core."""
     keep = getattr(augmentation, "keep", None)
     option = getattr(augmentation, "drop_only", False) or getattr(augmentation, "fill", "") == "mean"
     return AugmentationSpec(

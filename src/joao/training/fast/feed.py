@@ -5,8 +5,6 @@ a thread reads those of the next one and copies them to the device: on a GPU fro
 So the device holds two chunks, however many graphs there are.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
