@@ -93,15 +93,18 @@ def test_tasks_on_a_scaffold_split(joao, run, tmp_path):
     assert joao(*last_command(outcome)).code == 0
     header, *lines = rows("predictions.csv")
     assert header == ["graph", "p_odd", "p_third"]
-    areas = []
+    # Some molecules have equal predictions except for rounding, which may put them in either order.
+    lowest, highest = [], []
     for column, truth in ((1, labels(2)), (2, labels(3))):
         test = [labelled[place] for place in split.test]
-        areas.append(roc_auc_score([int(truth[n]) for n in test], [float(lines[n][column]) for n in test]))
-    assert figures(said[3])[0] == pytest.approx(np.mean(areas), abs=6e-4)
+        known, predicted = (np.array([float(each[n]) for n in test]) for each in (truth, [x[column] for x in lines]))
+        for areas, order in ((lowest, -1e-7), (highest, 1e-7)):
+            areas.append(roc_auc_score(known, predicted.round(5) + order * known))
+    assert np.mean(lowest) - 6e-4 <= figures(said[3])[0] <= np.mean(highest) + 6e-4
     record = json.loads((tmp_path / "tuned" / "finetune.json").read_text())
     assert (record["kind"], record["tasks"], record["classes"]) == ("binary", ["odd", "third"], [])
     assert record["info"]["split"] == "scaffold"
-    assert record["scores"]["test"]["roc_auc"] == pytest.approx(np.mean(areas), abs=1e-6)
+    assert record["scores"]["test"]["roc_auc"] == pytest.approx(figures(said[3])[0], abs=6e-4)
 
 
 def test_predictions_have_blank_rows_for_failures(joao, run):
