@@ -51,6 +51,24 @@ def test_rounds_are_not_mixed():
     assert [verdicts_in(part)["joao"] for part in (first, second)] == ["better", "worse"]
 
 
+def test_variance_over_pre_trainings_is_added():
+    """A shift of all errors of a seed, as by a lucky pre-training, is in this interval and not in that over sets."""
+    records = list(make_records({"joao": 0.002}, seeds=(2, 3)))
+    for number, record in enumerate(records):
+        shift = 0.01 * (-1) ** (number % 2)
+        record["errors"] = {name: error + shift for name, error in record["errors"].items()}
+    errors = molecule_pairs.compared(records)
+    found, variance = molecule_pairs.estimate_with_seeds(errors, records)
+    means = {method: [] for method in molecule_pairs.METHODS}
+    for record in records:
+        means[record["cell"]["method"]].append(np.mean([*record["errors"].values()]))
+    by_hand = np.mean([(one - other) ** 2 / 2 for one, other in means.values()])
+    assert variance == pytest.approx(by_hand)
+    over_sets = (errors["joao"] - errors["uniform"]).var(ddof=1) / len(SETS)
+    assert found["joao"].variance == pytest.approx(over_sets + by_hand)
+    assert found["joao"].mean == pytest.approx((errors["joao"] - errors["uniform"]).mean())
+
+
 def test_nothing_is_concluded_from_unfinished_runs():
     assert molecule_pairs.compared(list(make_records())[:-20]) == {}
 
