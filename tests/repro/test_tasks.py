@@ -42,7 +42,7 @@ def test_threads_are_given_back(tmp_path, ends):
 @pytest.mark.slow
 def test_lightning_has_no_advice_in_other_processes(tmp_path, capfd):
     advice = (
-        "from joao.training.device import make_fabric\nmake_fabric('cpu', '32-true')\n"
+        "from joao.training.device import make_fabric\nmake_fabric('cpu', 'bf16-mixed')\n"
         "from lightning_fabric.utilities.rank_zero import rank_zero_info, rank_zero_warn\n"
     )
     works = [f"{advice}rank_zero_info('advice')", f"{advice}rank_zero_warn('danger')"]
