@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -113,6 +114,7 @@ def test_ctrl_c_ends_all_processes_at_once_with_one_voice(tmp_path, ready):
     process = subprocess.Popen(
         [sys.executable, "work.py"],
         cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
