@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.core.codes import NUM_ELEMENTS
+from joao.core.codes import NUM_ELEMENTS, OGB_ATOM_SIZES, OGB_BOND_SIZES
 from joao.core.errors import UserError, short_repr
 from joao.core.processes import map_chunks
 from joao.data.dataset import Dataset, Failure, Standardised, add_counts, sizes_to_offsets
@@ -191,8 +191,8 @@ def featurise(
         first_edge=sizes_to_offsets(_concatenate(chunks, "num_edges", np.zeros(0, np.int64))),
         source=_concatenate(chunks, "source", np.zeros(0, np.uint8)),
         target=_concatenate(chunks, "target", np.zeros(0, np.uint8)),
-        node_labels=_concatenate(chunks, "atoms", np.zeros((0, 9 if as_ogb else 2), np.uint8)),
-        edge_attr=_concatenate(chunks, "bonds", np.zeros((0, 3 if as_ogb else 2), np.uint8)),
+        node_labels=_concatenate(chunks, "atoms", np.zeros((0, len(OGB_ATOM_SIZES) if as_ogb else 2), np.uint8)),
+        edge_attr=_concatenate(chunks, "bonds", np.zeros((0, len(OGB_BOND_SIZES) if as_ogb else 2), np.uint8)),
         kind="ogb_molecules" if as_ogb else "molecules",
         row_of_graph=np.delete(np.arange(len(smiles)), [each.row for each in failures]) if failures else None,
         failures=failures,
@@ -469,12 +469,11 @@ def _keys(edges: Indices) -> Indices:
     return keys
 
 
-def to_ogb_codes(dataset: Dataset, jobs: int = 1) -> Dataset:
+def to_ogb_codes(dataset: Dataset) -> Dataset:
     """Replace the codes of atoms and bonds by OGB's nine and three, computed from the SMILES; the graphs are the same.
 
     Args:
         dataset: of the kind ``molecules``, with its SMILES.
-        jobs: number of processes.
     """
     require_rdkit()
     if dataset.kind != "molecules" or len(dataset.smiles) != len(dataset):
@@ -483,7 +482,7 @@ def to_ogb_codes(dataset: Dataset, jobs: int = 1) -> Dataset:
             f"{dataset.name}: features 'ogb_atoms' are computed from SMILES, and the data have {what}. Use the table "
             "of molecules, pack it with its SMILES, or use features 'atoms'."
         )
-    found = featurise(dataset.smiles, jobs=jobs, as_ogb=True)
+    found = featurise(dataset.smiles, as_ogb=True)
     if not np.array_equal(found.first_node, dataset.first_node) or len(found.source) != len(dataset.source):
         raise UserError(
             f"{dataset.name}: the SMILES have {found.num_nodes} atoms, the graphs {dataset.num_nodes}. "
