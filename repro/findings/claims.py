@@ -101,11 +101,12 @@ def on_columns(table: Table, signs: Signs, prefix: str = "") -> list[Member]:
     members = []
     for column in table.scores:
         if (estimate := table.estimate(column, signs)) is not None:
+            found = table.differences(column, signs)
+            assert found is not None  # there is an estimate
             of_paper = table.paper.get(column, {})
             known = set(signs) <= set(of_paper)
             paper = f"{sum(sign * of_paper[name] for name, sign in signs.items()):+.2f}" if known else ""
-            seeds = len(next(iter(table.scores[column].values())))
-            members.append(Member(f"{prefix}{column}", *_shown(estimate, above), paper, f"{seeds} seeds"))
+            members.append(Member(f"{prefix}{column}", *_shown(estimate, above), paper, f"{len(found)} seeds"))
     return members
 
 

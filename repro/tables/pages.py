@@ -191,6 +191,9 @@ def semi_supervised_pages(records: Path) -> Pages:
             if table == "last_epoch":
                 lines = markdown(few_labels.LAST_EPOCH_HEADER, few_labels.last_epoch_lines(own))
                 pages.texts[f"{command}.md"] += f"\n{few_labels.LAST_EPOCH}\n{lines}\n"
+                if means := few_labels.last_epoch_mean_lines(own):
+                    lines = markdown(few_labels.LAST_EPOCH_MEANS_HEADER, means)
+                    pages.texts[f"{command}.md"] += f"\n{few_labels.LAST_EPOCH_MEANS}\n{lines}\n"
             if table == "semi_supervised":
                 first = semi_supervised.record_file(records, "no-pretraining-first").read()
                 if redefined := few_labels.redefined_lines(own, first):

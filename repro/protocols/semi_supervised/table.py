@@ -11,7 +11,7 @@ import numpy as np
 from joao.core.errors import UserError
 from joao.evaluation.statistics import Gain
 from joao.evaluation.tables import with_interval
-from repro.intervals import estimate_gain
+from repro.intervals import estimate_gain, estimate_over_sets
 from repro.tables.overview import Overview
 from repro.tables.paper import Published, semi_supervised, strength
 from repro.tables.rows import BOLD, ScoredRow, overview_lines, row_name
@@ -145,8 +145,8 @@ def redefined_lines(records: Sequence[Mapping[str, Any]], first: Sequence[Mappin
 
 
 LAST_EPOCH = """\
-The rule was chosen on development sets ([study](../few-labels.md)); its run here is not finished. Last epoch minus
-selected epoch of the same method, on the seeds that both have:
+The rule was chosen on development sets ([study](../few-labels.md)) and is run once here. Last epoch minus selected
+epoch of the same method, on the seeds that both have:
 """
 LAST_EPOCH_HEADER = ["data", "method", "seeds", "last epoch - selected epoch (95 % CI)"]
 
@@ -167,6 +167,43 @@ def last_epoch_lines(records: Sequence[Mapping[str, Any]]) -> list[list[str]]:
             else:
                 change = f"{np.mean(scores[0]) - np.mean(scores[1]):+.2f}" if seeds else "not run"
             lines.append([dataset, row_name(method), str(len(seeds)), change])
+    return lines
+
+
+LAST_EPOCH_MEANS = """\
+Means over the data sets, with the data set as the unit. The gain is that over no pre-training at the last epoch:
+"""
+LAST_EPOCH_MEANS_HEADER = [
+    *("method", "data sets", "selected epoch", "last epoch", "last epoch - selected epoch (95 % CI)"),
+    "gain (95 % CI)",
+]
+
+
+def last_epoch_means(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """Return the mean accuracy by method, selected and last epoch, and by data set; sets without all are omitted."""
+    methods = ("none", "joao", "none_last", "joao_last")
+    found: dict[str, dict[str, float]] = {method: {} for method in methods}
+    groups = by_row(records)
+    for dataset, label_rate in dict.fromkeys(key[:2] for key in groups):
+        own = {method: groups.get((dataset, label_rate, method), {}) for method in methods}
+        if all(len(group) >= NUM_SEEDS for group in own.values()):
+            for method, group in own.items():
+                found[method][dataset] = float(np.mean([_percent(record) for record in group.values()]))
+    return found
+
+
+def last_epoch_mean_lines(records: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """Return the means over data sets (:data:`LAST_EPOCH_MEANS_HEADER`); none with fewer than two sets."""
+    found = {method: np.array([*of_set.values()]) for method, of_set in last_epoch_means(records).items()}
+    lines = []
+    for method in ("none", "joao"):
+        selected, last = found[method], found[f"{method}_last"]
+        if len(last) > 1:
+            change, over_none = (
+                with_interval(estimate_over_sets(last - other).interval()) for other in (selected, found["none_last"])
+            )
+            means = [f"{each.mean():.2f}" for each in (selected, last)]
+            lines.append([row_name(method), str(len(last)), *means, change, "" if method == "none" else over_none])
     return lines
 
 

@@ -9,9 +9,11 @@ from repro.protocols.semi_supervised.run import PAIRS, grid
 from repro.protocols.semi_supervised.table import (
     HEADER,
     LAST_EPOCH_HEADER,
+    LAST_EPOCH_MEANS_HEADER,
     REDEFINED_HEADER,
     cells_of,
     last_epoch_lines,
+    last_epoch_mean_lines,
     overview,
     redefined_lines,
     rows,
@@ -155,6 +157,29 @@ def test_both_definitions_of_no_pretraining_are_compared_on_the_same_seeds():
     assert line[:4] == ["NCI1", "10 %", "JOAO", "2"]
     assert [cell.split()[0] for cell in line[4:]] == ["+22.50", "+7.50"]
     assert len(line) == len(REDEFINED_HEADER)
+
+
+def test_means_of_the_last_epoch_are_over_finished_sets():
+    scores = {
+        "NCI1": {"none": 0.6, "joao": 0.7, "none_last": 0.5, "joao_last": 0.6},
+        "DD": {"none": 0.7, "joao": 0.6, "none_last": 0.7, "joao_last": 0.8},
+    }
+    made = [
+        record(method, seed, [score, score], dataset)
+        for dataset, of_method in scores.items()
+        for method, score in of_method.items()
+        for seed in range(5)
+    ]
+    unfinished = [record(method, 0, [0.1, 0.1], "COLLAB") for method in scores["DD"]]
+    none, joao = last_epoch_mean_lines([*made, *unfinished])
+    assert none[:4] == [NAMES["none"], "2", "65.00", "60.00"]
+    assert joao[:4] == ["JOAO", "2", "65.00", "70.00"]
+    # JOAO changes by -10 and 20: mean 5, standard error 15; t with one degree of freedom at 97.5 % is 12.7062.
+    assert joao[4] == "+5.00 (-185.59 to +195.59)"
+    assert joao[5] == "+10.00 (+10.00 to +10.00)"
+    assert none[5] == ""
+    assert {len(none), len(joao)} == {len(LAST_EPOCH_MEANS_HEADER)}
+    assert not last_epoch_mean_lines(made[:20])  # one set
 
 
 def test_the_last_epoch_is_compared_on_the_seeds_of_both_rules():
