@@ -14,6 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -201,26 +202,34 @@ class BufferPool:
 
     def load(self, batches: Sequence[Tensor]) -> Iterable[DeviceBatch]:
         """Move batches (indices of graphs on the CPU) to the device: in one transfer, or from shards when needed."""
-        fits = [self._fits(graphs) for graphs in batches]
+        indices = torch.cat(list(batches))
+        own_sizes = [each[indices] for each in self.sizes] if self.feed is None else self.feed.sizes(indices)
+        counts = [graphs.numel() for graphs in batches]
+        nodes, edges = ([int(part.sum()) for part in torch.split(each, counts)] for each in own_sizes)
+        sizes = [*zip(nodes, edges, strict=True)]
+        fits = [
+            all(size <= most for size, most in zip(own, self._capacity(count), strict=True))
+            for own, count in zip(sizes, counts, strict=True)
+        ]
         if self.feed is not None:
-            return self._load_from_shards(batches, fits)
-        indices = torch.cat(list(batches)).to(self.store.x.device)
-        on_device = torch.split(indices, [graphs.numel() for graphs in batches])
+            return self._load_from_shards(batches, sizes, fits)
+        on_device = torch.split(indices.to(self.store.x.device), counts)
         return [DeviceBatch(graphs, fit, self.store, graphs) for graphs, fit in zip(on_device, fits, strict=True)]
 
-    def _load_from_shards(self, batches: Sequence[Tensor], fits: Sequence[bool]) -> Iterator[DeviceBatch]:
+    def _load_from_shards(
+        self, batches: Sequence[Tensor], sizes: Sequence[tuple[int, int]], fits: Sequence[bool]
+    ) -> Iterator[DeviceBatch]:
         assert self.feed is not None
-        fed = self.feed.feed([graphs for graphs, fit in zip(batches, fits, strict=True) if fit])
+        fed = self.feed.feed([*compress(batches, fits)], [*compress(sizes, fits)])
         for graphs, fit in zip(batches, fits, strict=True):
             yield DeviceBatch(graphs, fit, *(next(fed) if fit else (None, graphs)))
 
-    def _fits(self, graphs: Tensor) -> bool:
-        count = graphs.numel()
+    def _capacity(self, count: int) -> tuple[int, int]:
+        """Nodes and edges that a batch of ``count`` graphs may have."""
         if count not in self.capacities:
             nodes, edges = (buffer_capacity(each, count) for each in self.size_counts)
             self.capacities[count] = nodes, edges
-        sizes = [each[graphs] for each in self.sizes] if self.feed is None else self.feed.sizes(graphs)
-        return all(int(each.sum()) <= most for each, most in zip(sizes, self.capacities[count], strict=True))
+        return self.capacities[count]
 
     def fill(self, batch: DeviceBatch) -> PaddedBuffers:
         """Return the buffers for as many graphs, filled with those of ``batch``, which must fit."""

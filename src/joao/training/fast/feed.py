@@ -20,7 +20,7 @@ from joao.data.shards.store import ShardStore
 from joao.training.fast.batches import PaddedStore
 
 CHUNK_BYTES = 1 << 27  # on the device, for the nodes and as much for the edges of a chunk
-FIRST_CHUNK = 8  # the first chunk, for which training waits, has an eighth of the size; the next ones double it
+FIRST_CHUNK = 64  # the first chunk, for which training waits, has this part of the size; the next ones double it
 _COUNTED = 1 << 20  # graphs whose sizes are read at once
 
 
@@ -30,7 +30,8 @@ class ShardFeed:
 
     def __init__(self, store: ShardStore, with_edge_attr: bool) -> None:
         self.reader, self.device, self.with_edge_attr = store.to("cpu"), store.device, with_edge_attr
-        self.stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        # Of high priority: training does not wait for this stream unless the next chunk is late.
+        self.stream = torch.cuda.Stream(self.device, priority=-1) if self.device.type == "cuda" else None  # type: ignore[no-untyped-call]
         # CUDA graphs read from these tensors, so they stay. Training and measuring pairs may take turns.
         self.rooms: list[PaddedStore] = []
         self.free_rooms: list[PaddedStore] = []
@@ -50,9 +51,14 @@ class ShardFeed:
                 counter.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
         return found
 
-    def feed(self, batches: Sequence[Tensor]) -> Iterator[tuple[PaddedStore, Tensor]]:
-        """Yield a store on the device for each batch, and the numbers of its graphs there."""
-        chunks = self._chunks(batches)
+    def feed(self, batches: Sequence[Tensor], sizes: Sequence[tuple[int, int]]) -> Iterator[tuple[PaddedStore, Tensor]]:
+        """Yield a store on the device for each batch, and the numbers of its graphs there.
+
+        Args:
+            batches: indices of graphs.
+            sizes: numbers of nodes and of directed edges of each batch.
+        """
+        chunks = self._chunks(batches, sizes)
         room = self.free_rooms.pop() if self.free_rooms else None
         with ThreadPoolExecutor(1, "joao-shards") as thread:
             coming = thread.submit(self._read, chunks[0]) if chunks else None
@@ -74,12 +80,11 @@ class ShardFeed:
         nodes, edges = (CHUNK_BYTES // (4 * each + 24) for each in features)
         return nodes, edges
 
-    def _chunks(self, batches: Sequence[Tensor]) -> list[list[Tensor]]:
+    def _chunks(self, batches: Sequence[Tensor], sizes: Sequence[tuple[int, int]]) -> list[list[Tensor]]:
         """Divide batches into chunks within the limits, of at least one batch each."""
         chunks: list[list[Tensor]] = []
         used = (0, 0)
-        for batch in batches:
-            own = [int(each.sum()) for each in self.sizes(batch)]
+        for batch, own in zip(batches, sizes, strict=True):
             part = max(1, FIRST_CHUNK >> max(0, len(chunks) - 1))
             fits = all(a + b <= most // part for a, b, most in zip(used, own, self._limits(), strict=True))
             if not chunks or not fits:
