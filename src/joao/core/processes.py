@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import socket
 import threading
 import traceback
 from collections import Counter, deque
@@ -290,6 +291,13 @@ def _import_ray() -> Any:
     return ray
 
 
+def _check_listening(address: str) -> None:
+    """Raise an error if nothing listens at ``address``, which Ray would try to reach for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+
+
 @contextmanager
 def ray_cluster() -> Iterator[Any]:
     """Connect to the Ray cluster of this process, of ``RAY_ADDRESS`` or of ``ray start`` on this machine.
@@ -300,11 +308,15 @@ def ray_cluster() -> Iterator[Any]:
     if ray.is_initialized():
         yield ray
         return
+    address = os.environ.get("RAY_ADDRESS", "")
     try:
+        _check_listening(address)
         ray.init(logging_level="ERROR", log_to_driver=False)
-    except (ConnectionError, ValueError) as error:
+    except (OSError, OverflowError, ValueError) as error:
         fix = "Start it, correct RAY_ADDRESS, or unset it to start Ray on this machine."
-        raise UserError(f"engine: cannot connect to the Ray cluster ({one_line(error)}). {fix}") from error
+        raise UserError(
+            f"engine: cannot connect to the Ray cluster {address or 'of this machine'} ({one_line(error)}). {fix}"
+        ) from error
     try:
         yield ray
     finally:
