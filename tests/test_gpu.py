@@ -53,7 +53,11 @@ from repro.protocols.stacked_fits import Part, fit_all
 from tests.messages import refused
 from tests.training.local_processes import by_hand, trained_on_one_gpu
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU"),
+    # From the first product in a thread of autograd that is new; the product is right.
+    pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -200,12 +204,14 @@ def test_a_run_is_stopped_inside_an_epoch_and_goes_on(precision, fast, dataset, 
     # The plain path adds in another order each time, and a table that is a little different draws other pairs.
     alike = 4 if fast else 1
     assert [epoch.drawn for epoch in resumed.metrics[:alike]] == [epoch.drawn for epoch in undisturbed.metrics[:alike]]
+    compared = 4 if fast else 2  # the second epoch is the one that was interrupted
     torch.testing.assert_close(
-        torch.tensor([epoch.loss for epoch in resumed.metrics]),
-        torch.tensor([epoch.loss for epoch in undisturbed.metrics]),
+        torch.tensor([epoch.loss for epoch in resumed.metrics[:compared]]),
+        torch.tensor([epoch.loss for epoch in undisturbed.metrics[:compared]]),
         rtol=1e-2 if fast else 0.1,
         atol=1e-2,
     )
+    assert len(resumed.metrics) == len(undisturbed.metrics) == 4
 
 
 def test_a_loss_that_is_no_number_is_told_with_its_step_on_recorded_steps(dataset, monkeypatch):
@@ -665,9 +671,10 @@ def test_two_processes_on_one_gpu_descend_the_mean_of_their_losses():
     found, found_epochs = answers[0]
     for one, other in zip(steps, found, strict=True):
         for name, value in one["gradients"].items():
-            torch.testing.assert_close(
-                torch.tensor(other["gradients"][name]), torch.tensor(value), rtol=1e-2, atol=1e-3
-            )
+            seen = other["gradients"][name]
+            assert (seen is None) == (value is None), name  # a head that was not drawn
+            if value is not None:
+                torch.testing.assert_close(torch.tensor(seen), torch.tensor(value), rtol=1e-2, atol=1e-3)
     for expected, seen in zip(epochs, found_epochs, strict=True):
         torch.testing.assert_close(torch.tensor(seen[1]), torch.tensor(expected[1]), rtol=1e-3, atol=1e-3)
 

@@ -52,7 +52,7 @@ def make_parts(pool, method, settings):
     store = make_store(dataset, Features.from_dataset(dataset))
     store = type(store)(store.x.to(torch.get_default_dtype()), *(getattr(store, n) for n in NAMES))
     parts = build_method(recipe, store, CustomParts(augmentations=pool))
-    noise = torch.Generator().manual_seed(1)
+    noise = torch.Generator().manual_seed(3)  # with others, changes of 1e-6 move a node across a ReLU's bend
     with torch.no_grad():
         for parameter in [*parts.encoder.parameters(), *parts.heads.parameters()]:
             parameter += 0.1 * torch.randn(parameter.shape, generator=noise)
@@ -67,8 +67,10 @@ def trained(name, fabric):
     assert (training.is_fast, training.negatives) == (fast, "local")
     steps, train = [], training.steps.train
 
-    def train_and_tell(*arguments):
-        train(*arguments)
+    def train_and_tell(batch, pairs):
+        train(batch, pairs)
+        if name == "replayed":  # after a replay, Python still sees the gradients of the capture
+            training.steps.exchange.unpack(training.steps.used_parameters[tuple(pairs[0].tolist())])
         steps.append(tell(ContrastiveModel(parts.encoder, parts.heads), parts.policy))
 
     training.steps.train = train_and_tell
