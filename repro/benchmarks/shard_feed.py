@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+import time
 from pathlib import Path
 
 import torch
@@ -37,6 +38,16 @@ def write_shards(dataset: Dataset, folder: Path) -> Shards:
     return writer.finish()
 
 
+def graphs_read_per_second(store: ShardStore, times: int = 5) -> list[int]:
+    """Graphs per CPU second that the thread beside the training reads, in random order."""
+    rates = []
+    for _ in range(times):
+        order, started = torch.randperm(len(store)), time.thread_time()
+        store.graphs(order)
+        rates.append(round(len(store) / (time.thread_time() - started)))
+    return rates
+
+
 def measure(
     num_graphs: int, width: int, layers: int, batch_size: int, turns: int, device: str, precision: str
 ) -> dict[str, object]:
@@ -44,8 +55,9 @@ def measure(
     dataset = molecule_like_graphs(num_graphs)
     features = Features.from_dataset(dataset, "labels")
     with tempfile.TemporaryDirectory() as folder:
-        shards = write_shards(dataset, Path(folder) / "shards")
-        stores: dict[str, Store] = {"memory": make_store(dataset, features), "shards": ShardStore(shards, features)}
+        mapped = ShardStore(write_shards(dataset, Path(folder) / "shards"), features)
+        read = graphs_read_per_second(mapped)
+        stores: dict[str, Store] = {"memory": make_store(dataset, features), "shards": mapped}
         training = {"epochs": turns + 2, "batch_size": batch_size}
         table = {"method": "joao", "encoder": {"name": "gin", "width": width, "layers": layers}, "training": training}
         tasks = {}
@@ -63,6 +75,7 @@ def measure(
         "graphs per second": {
             name: [round(num_graphs / each) for each in found.wall] for name, found in seconds.items()
         },
+        "graphs read per CPU second": read,
         "shards over memory": {"median": ratio.median, "least": ratio.least, "most": ratio.most},
     }
 

@@ -129,7 +129,9 @@ def performance_gpu_kernels() -> str:
     shards = record["shards over memory"]
     return (
         markdown(["JOAO", "precision", "graphs/s", "earlier kernels", "target"], lines)
-        + f"\n\nWith the earlier kernels, graphs from shards reached {shards['median']:.2f} ({shards['least']:.2f} to "
+        + "\n\nWith the earlier kernels and before reading became "
+        "[faster](scaling.md#data-that-do-not-fit-into-memory), "
+        f"graphs from shards reached {shards['median']:.2f} ({shards['least']:.2f} to "
         f"{shards['most']:.2f}) times the speed of graphs on the GPU, on {shards['graphs']:,} molecules, "
         f"{shards['encoder']}, {shards['precision']} (target: {shards['asked']})."
     )
