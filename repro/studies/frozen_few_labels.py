@@ -1,0 +1,114 @@
+"""With few labels, is an SVM on frozen embeddings better than fine-tuning?
+
+    python -m repro.studies.frozen_few_labels
+    python -m repro.studies.frozen_few_labels --data NCI1,PROTEINS,DD,COLLAB,REDDIT-BINARY,REDDIT-MULTI-5K
+
+The rule is in ``repro/decision-rules.md``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.model_selection import StratifiedKFold
+from sklearn.svm import SVC
+
+from joao.baselines import WL
+from joao.config.recipe import make_recipe
+from joao.data import read_whole
+from joao.evaluation.splits import Split
+from joao.evaluation.svm import C_GRID, NUM_INNER_FOLDS, kernel_matrix, normalised_gram
+from joao.runs.pretraining import pretrain
+from joao.runs.scoring import require_classes
+from joao.runs.trained import make_untrained
+from repro.protocols.semi_supervised.run import grid
+from repro.splits import few_label_splits, split_hash
+from repro.studies.embedding import READOUTS
+from repro.studies.few_labels import LABEL_RATE
+from repro.studies.sweep import made_with, main
+
+ARMS = {
+    "joao": ("joao",),
+    "joao+wl": ("joao", "wl"),
+    "untrained": ("untrained",),
+    "untrained+wl": ("untrained", "wl"),
+    "wl": ("wl",),
+}
+# The first of equal values is taken: the one nearest to 1.
+C_VALUES = tuple(sorted(C_GRID, key=lambda c: (abs(np.log10(c)), c)))
+
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """All arms of one pre-training."""
+
+    dataset: str
+    seed: int
+
+
+def cells(sets: Sequence[str], seeds: int) -> Iterator[Cell]:
+    known = {**grid()["development"], **grid()["datasets"]}
+    yield from (Cell(*each) for each in itertools.product((name for name in sets if name in known), range(seeds)))
+
+
+def compute(cell: Cell, root: Path | None, device: str) -> dict[str, Any]:
+    dataset = read_whole(cell.dataset, root=root)
+    classes, graphs = require_classes(dataset), dataset.without_labels()
+    encoder, training = {"name": "gin", "readout": READOUTS[0]}, {"seed": cell.seed}
+    recipe = make_recipe({"features": "random_walks", "encoder": encoder, "training": training}, source=str(cell))
+    trained = pretrain(recipe, graphs, device=device)
+    untrained = make_untrained(recipe, graphs, trained.info.features, device=device)
+    rows = {name: each.embed(graphs).double().numpy() for name, each in (("joao", trained), ("untrained", untrained))}
+    gram = normalised_gram(WL().fit_transform(graphs))
+    splits = few_label_splits(classes, cell.seed, LABEL_RATE / 100, class_names=dataset.class_names)
+    accuracies: dict[str, list[float]] = {arm: [] for arm in ARMS}
+    for split in splits:
+        kernels = {name: embedding_kernel(each, split) for name, each in rows.items()}
+        kernels["wl"] = gram[:, labelled(split)]
+        for arm, parts in ARMS.items():
+            kernel = np.mean([kernels[name] for name in parts], axis=0)
+            accuracies[arm].append(round(accuracy(kernel, classes, split), 6))
+    return {"accuracies": accuracies, "split_hash": split_hash(splits), "made with": made_with(trained)}
+
+
+def labelled(split: Split) -> NDArray[np.int64]:
+    return np.sort(np.concatenate([split.train, split.validation]))
+
+
+def embedding_kernel(rows: Matrix, split: Split) -> Matrix:
+    """RBF kernel ``(G, labelled)``, scaled by the whole training part of the fold, which needs no labels."""
+    train = np.delete(rows, split.test, axis=0)
+    deviation = train.std(axis=0)
+    rows = (rows - train.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)
+    variance = np.delete(rows, split.test, axis=0).var()
+    return kernel_matrix(rows, rows[labelled(split)], 1.0 / (rows.shape[1] * variance))
+
+
+def accuracy(kernel: Matrix, classes: NDArray[np.int64], split: Split) -> float:
+    """Choose C on the labelled graphs, of which ``kernel`` has the columns, and score the test part."""
+    train = labelled(split)
+    folds = StratifiedKFold(min(NUM_INNER_FOLDS, int(np.bincount(classes[train]).max())))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The least populated class")  # it is then missing in some folds
+        inner = list(folds.split(train, classes[train]))
+
+    def score(c: float, columns: NDArray[np.int64], test: NDArray[np.int64]) -> float:
+        machine = SVC(kernel="precomputed", C=c)
+        machine.fit(kernel[np.ix_(train[columns], columns)], classes[train[columns]])
+        return float(np.mean(machine.predict(kernel[np.ix_(test, columns)]) == classes[test]))
+
+    means = [np.mean([score(c, learn, train[choose]) for learn, choose in inner]) for c in C_VALUES]
+    return score(C_VALUES[int(np.argmax(means))], np.arange(len(train)), split.test)
+
+
+if __name__ == "__main__":
+    main(__doc__, "frozen-few-labels", cells, compute)
