@@ -34,6 +34,7 @@ from repro.studies import (
     fast_path,
     faults,
     few_labels,
+    frozen_few_labels,
     fuzzing,
     headroom,
     hostile_files,
@@ -103,6 +104,9 @@ _TABLES: dict[str, Callable[[], str]] = {
     "defaults-cpu": partial(defaults.table_page, "defaults-cpu"),
     "combinations": lambda: combinations.page(sweep.record_file(RECORDS / "combinations.jsonl").read()),
     "few-labels": lambda: few_labels.page(sweep.record_file(RECORDS / "few-labels.jsonl").read()),
+    "frozen-few-labels": lambda: frozen_few_labels.page(
+        *(sweep.record_file(RECORDS / f"{name}.jsonl").read() for name in ("frozen-few-labels", "few-labels"))
+    ),
     "factors": lambda: factors.page(factors.read_all()),
     "gamma/table": lambda: gamma.page([gamma.record_file(RECORDS)[cell.key] for cell in gamma.cells()]),
     "embedding": lambda: embedding.page(sweep.record_file(RECORDS / "embedding.jsonl").read()),
