@@ -120,3 +120,10 @@ def test_export_without_recorded_data(joao, labelled):
     outcome = joao("export", "python", "--out", "python.safetensors")
     assert outcome.code == 0
     assert "Next" not in outcome.out
+
+
+def test_export_of_the_bundled_encoder_does_not_name_its_corpus(joao):
+    outcome = joao("export", "molecules", "--out", "molecules.safetensors")
+    assert outcome.code == 0
+    assert "molecules.safetensors DATA" in outcome.out
+    assert "zinc" not in outcome.out

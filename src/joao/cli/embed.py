@@ -179,7 +179,8 @@ def export(
     from joao.runs.trained import model_path
 
     output = Output(quiet, as_json)
-    exported = export(model_path(run), out, half=half)
+    model = model_path(run)
+    exported = export(model, out, half=half)
     file, card, size, change = exported.file, exported.card, exported.num_bytes, exported.half_change
     output.result({"file": str(file), "card": str(card), "bytes": size, "half_change": change})
     shown = f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.1f} kB"
@@ -191,7 +192,7 @@ def export(
     if finetuned is not None:
         command, made = "predict", "predictions.csv"
         source, columns = finetuned.info.source, dict(finetuned.info.columns)
-    if source:
+    if source and model == run:  # the data of a model of this package are not there
         data = inputs.source_words(source, columns, None)
         output.suggest(f"{command} {shell_quote(out)} {data}", Path(made))
     else:
