@@ -168,7 +168,7 @@ def _gains() -> Iterator[tuple[str, str, str]]:
     yield (
         "JOAO over the untrained encoder on DD: +2.02 (-0.13 to +4.17), inconclusive.",
         f"{with_bounds(over('DD', 'untrained_initial'))}: {_word(over('DD', 'untrained_initial'))}.",
-        "The same interval; here it is narrower than the old one. It is not corrected for eight data sets.",
+        "The same interval; here it is narrower than the old one. It is not corrected for eight data sets; corrected, the difference is inconclusive.",
     )
     yield (
         "JOAO over the untrained encoder on NCI1: -0.57 to +2.16 in one table and +0.52 to +1.08 by the interval of another.",

@@ -20,7 +20,6 @@ from repro.protocols.semi_supervised import run as semi_supervised
 from repro.protocols.semi_supervised.table import at_strength
 from repro.protocols.transfer import repeats
 from repro.protocols.unsupervised import run as unsupervised
-from repro.statistics import table_correlation
 from repro.tables import paper
 from repro.tables.records import FILES, read_records
 
@@ -108,7 +107,8 @@ class Evidence:
         transfer: Table 6, by the rule for the epoch (:data:`EPOCHS`), and again for repeated pre-trainings if there are
             any; scores of a method are by its pre-training.
         drawn: by protocol, method and data set, for each seed the share of all draws of each pair.
-        alignments: by data set, the gain of each pair by itself and its share of JOAO's draws.
+        alignments: by method and data set, the gain of each pair by itself and its share of the method's draws, both
+            on the same seeds.
     """
 
     unsupervised: Table = field(default_factory=Table)
@@ -116,20 +116,12 @@ class Evidence:
     strength: Table = field(default_factory=Table)
     transfer: Mapping[str, Table] = field(default_factory=dict)
     drawn: Mapping[str, Mapping[str, Mapping[str, Sequence[PairTable]]]] = field(default_factory=dict)
-    alignments: Mapping[str, pairs.Agreement] = field(default_factory=dict)
+    alignments: Mapping[str, Mapping[str, pairs.Agreement]] = field(default_factory=dict)
 
-    def alignment_of(self, method: str) -> dict[str, float]:
-        """Return by data set the rank correlation of the gain of a pair and its share of a method's draws."""
-        found = {}
-        for dataset, each in self.alignments.items():
-            if tables := self.drawn.get("semi-supervised", {}).get(method, {}).get(dataset):
-                shares = np.mean([[table[pair] for pair in _pairs(each.gains)] for table in tables], axis=0)
-                found[dataset] = table_correlation(each.gains.values, shares.reshape(each.gains.values.shape)).value
-        return found
-
-
-def _pairs(table: PairTable) -> list[tuple[str, str]]:
-    return [(first, second) for first in table.names for second in table.names]
+    def alignment_of(self, method: str, names: Sequence[str]) -> dict[str, float]:
+        """Return by data set, of those named, the rank correlation of a pair's gain and its share of the draws."""
+        found = self.alignments.get(method, {})
+        return {name: each.correlation.value for name, each in found.items() if name in names}
 
 
 EPOCHS = {"last_test": "last epoch", "test": "epoch chosen by validation"}
@@ -155,7 +147,7 @@ def read_evidence(results: Path) -> Evidence:
         strength=Table(_scores(ablation, rate_column), _paper_of_strength()),
         transfer=_transfer(found["transfer"], repeats.record_file(results).read()),
         drawn={"semi-supervised": _drawn(ten), "unsupervised": _drawn(frozen)},
-        alignments=pairs.agreements(few),
+        alignments={method: pairs.agreements(few, method) for method in ("joao", "joaov2")},
     )
 
 

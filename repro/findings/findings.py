@@ -174,9 +174,8 @@ def _selection(evidence: Evidence) -> dict[str, Figures]:
     }
     more_diverse = _less(diversity.get("joao", {}), diversity.get("joao_without_prior", {}))
     prior = over_sets("accuracy, 10 % of the labels", evidence.semi_supervised, {"joao": 1, "joao_without_prior": -1})
-    aligned = {name: each.correlation.value for name, each in evidence.alignments.items() if name in FIGURE_3}
-    own, stronger = (evidence.alignment_of(method) for method in ("joao", "joaov2"))
-    more_aligned = {name: value for name, value in _less(stronger, own).items() if name in FIGURE_3}
+    aligned, stronger = (evidence.alignment_of(method, FIGURE_3) for method in ("joao", "joaov2"))
+    more_aligned = _less(stronger, aligned)
     beside = "unsupervised protocol: "
     return {
         "B1": Figures(over_values("effective pairs", more_diverse), beside=uncounted(prior)),

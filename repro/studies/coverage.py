@@ -522,6 +522,8 @@ def page(record: Mapping[str, Any], name: str) -> str:
                 "Valid: at most 7 % missed in every scenario and at most 10 % on every data set. Width: geometric mean of the half width relative to that "
                 "of the corrected resampled t. Power: share of intervals above 0, in percent, when 5 points are added.",
                 "![Share of intervals that miss the truth](coverage.png)",
+                "Diamonds: all data sets and comparisons of a scenario, red for the chosen interval. Small circles: single data sets. Line: 5 %. "
+                "Grey area: what the rule allows for all data sets together.",
                 LIMITS,
                 "## Normal effects with known deviations",
                 "Not part of the rule. Five seeds, ten folds, 200 graphs, truth 0.",

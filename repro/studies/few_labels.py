@@ -193,7 +193,7 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
             f"Accuracy in percent after fine-tuning JOAO with {LABEL_RATE} % of the labels on development sets, {seeds:g} seeds, ten folds. *Present* selects one of "
             "100 epochs by a tenth of the labelled graphs; all other rows train on all labelled graphs. Averages are over the last fifth of the epochs, ensembles have five heads. Intervals are over sets (Student, 95 %).",
             markdown(["fine-tuning", *sets, "mean", "difference (95 % CI)"], rows),
-            "By the rule the last of 100 epochs is adopted, and neither the average nor the ensemble. Adopted means that it is run once on [the table's sets](semi-supervised/last-epoch.md), as rows of their own. There the gain does not repeat, and the protocol of the table stays as it is.\n",
+            "By the rule the last of 100 epochs is adopted, and neither the average nor the ensemble. Adopted means that it is run once on [the table's sets](semi-supervised/last-epoch.md), as rows of their own. There no gain was found, and the protocol of the table stays as it is.\n",
         ]
     )
 

@@ -142,10 +142,15 @@ def predict_chemprop(
     return np.array(columns, dtype=np.float64).T, seconds
 
 
+def bundled_encoder() -> str:
+    """The hash by which records name the bundled encoder."""
+    return hashlib.sha256(model_path("molecules").read_bytes()).hexdigest()[:8]
+
+
 def compute(name: str, chemprop: Path, root: Path | None) -> dict[str, Any]:
     """Errors and CPU seconds of all methods on a set."""
     table = load(name, root)
-    content = hashlib.sha256(model_path("molecules").read_bytes()).hexdigest()[:8]
+    content = bundled_encoder()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         cell = Cell(name, "rivals", encoder=content)
@@ -201,6 +206,7 @@ def measure_speed(chemprop: Path, skfp: Path, root: Path | None) -> dict[str, An
         "fingerprints": {name: median(each) for name, each in rates.items()},
         "equal": len({*hashes.values()}) == 1,
         "commands": {name: {str(size): median(each) for size, each in of.items()} for name, of in times.items()},
+        "encoder": bundled_encoder(),
         "command": command(),
         "machine": machine("cpu"),
         "versions": versions()
@@ -296,12 +302,13 @@ def _speed(record: Mapping[str, Any]) -> list[str]:
         rows.append([f"`{name}`", f"{small - SMALL / further:.1f}", f"{further:,.0f}", f"{LARGE / large:,.0f}"])
     used = record["versions"]
     equal = "are equal" if record["equal"] else "differ"
+    encoder = record.get("encoder", "bundled until 2026-11-18, not that of the errors above")  # older records have none
     return [
         f"{record['machine']['processor']}, one process on one core that others used, too, medians of {ROUNDS} rounds; {LARGE:,} molecules of `{SPEED_SET}`.",
         markdown(["count ECFP4, 2,048 columns, from SMILES", "molecules per CPU second"], fingerprints),
         f"scikit-fingerprints {used['scikit-fingerprints']} with RDKit {used['its rdkit']}, ours with RDKit {used['rdkit']}; the columns {equal}.",
         markdown(["command", "CPU seconds to start", "further molecules per CPU second", f"all {LARGE:,} molecules per CPU second"], rows),
-        f"chemprop {used['chemprop']}. The start is extrapolated from tables of {SMALL} and {LARGE:,} molecules.",
+        f"chemprop {used['chemprop']}; joao's commands have the encoder {encoder}. The start is extrapolated from tables of {SMALL} and {LARGE:,} molecules.",
     ]  # fmt: skip
 
 

@@ -125,8 +125,8 @@ def test_repeated_steps_settle_on_the_maximiser_of_psi():
     torch.testing.assert_close(policy.probabilities, expected)
 
 
-@pytest.mark.parametrize(("gamma", "step"), [(4.0, 0.5 + 1e-9), (10.0, 1.0), (0.1, 30.0)])
-def test_longer_steps_than_two_over_gamma_reach_the_maximiser(gamma, step, generator):
+@pytest.mark.parametrize(("gamma", "step"), [(2.0, 1.0), (4.0, 0.5), (10.0, 1.0), (0.1, 30.0)])
+def test_steps_from_two_over_gamma_on_reach_the_maximiser(gamma, step, generator):
     prior = laws(generator(9), 3, 3)
     policy, exact = MinMax("abc", gamma, step, prior), Maximiser("abc", gamma, prior)
     for seed in range(4):
@@ -136,14 +136,15 @@ def test_longer_steps_than_two_over_gamma_reach_the_maximiser(gamma, step, gener
         assert torch.equal(policy.probabilities, exact.probabilities)
 
 
-def test_step_of_two_over_gamma_is_still_a_step():
-    policy = MinMax("ab", gamma=4.0, step=0.5)
-    # twice the way to the maximiser [7/16, 3/16, 3/16, 3/16], and back again
+def test_shorter_steps_than_two_over_gamma_are_steps():
+    policy = MinMax("ab", gamma=4.0, step=0.375)
+    # 1.5 times the way to the maximiser [7/16, 3/16, 3/16, 3/16], then back beyond it
     policy.update(LOSSES)
-    expected = torch.tensor([[5 / 8, 1 / 8], [1 / 8, 1 / 8]], dtype=torch.float64)
+    expected = torch.tensor([[17 / 32, 5 / 32], [5 / 32, 5 / 32]], dtype=torch.float64)
     torch.testing.assert_close(policy.probabilities, expected)
     policy.update(LOSSES)
-    torch.testing.assert_close(policy.probabilities, torch.full((2, 2), 0.25, dtype=torch.float64))
+    expected = torch.tensor([[25 / 64, 13 / 64], [13 / 64, 13 / 64]], dtype=torch.float64)
+    torch.testing.assert_close(policy.probabilities, expected)
 
 
 @pytest.mark.parametrize("make", [MinMax, Maximiser])

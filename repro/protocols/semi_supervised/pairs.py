@@ -25,7 +25,7 @@ class Agreement:
 
     Attributes:
         gains: gain of each pair over no pre-training, in points of accuracy, mean over seeds.
-        shares: share of JOAO's draws of each pair, mean over seeds.
+        shares: share of the draws of JOAO (or JOAOv2) of each pair, mean over seeds.
         num_seeds: number of seeds of both.
         correlation: rank correlation of gains and shares over all pairs.
         num_filled: number of pairs without a record, whose gain is that of the reversed pair.
@@ -38,11 +38,11 @@ class Agreement:
     num_filled: int = 0
 
 
-def agreements(records: Sequence[Mapping[str, Any]]) -> dict[str, Agreement]:
-    """Compare gains and shares by data set, with 10 % of the labels.
+def agreements(records: Sequence[Mapping[str, Any]], method: str = "joao") -> dict[str, Agreement]:
+    """Compare gains and shares of a method's draws by data set, with 10 % of the labels.
 
-    Only seeds are used for which every pair or its reverse, JOAO and no pre-training have a record. If there are seeds
-    for which both directions of all pairs have one, only these are used. Data sets without any are omitted.
+    Only seeds are used for which every pair or its reverse, the method and no pre-training have a record. If there are
+    seeds for which both directions of all pairs have one, only these are used. Data sets without any are omitted.
     """
     by_seed: dict[str, dict[str, dict[int, Mapping[str, Any]]]] = {}
     for record in records:
@@ -51,12 +51,12 @@ def agreements(records: Sequence[Mapping[str, Any]]) -> dict[str, Agreement]:
             by_seed.setdefault(cell["dataset"], {}).setdefault(cell["method"], {})[cell["seed"]] = record
     found = {}
     for dataset, of_method in by_seed.items():
-        groups = {method: of_method.get(method, {}) for method in ("none", "joao", *PAIRS)}
-        either = {method: {**groups.get(reverse_of(method), {}), **group} for method, group in groups.items()}
+        groups = {name: of_method.get(name, {}) for name in ("none", method, *PAIRS)}
+        either = {name: {**groups.get(reverse_of(name), {}), **group} for name, group in groups.items()}
         for taken in (groups, either):
             seeds = sorted(set.intersection(*map(set, taken.values())))
             if seeds:
-                found[dataset] = _agreement(dataset, taken, seeds)
+                found[dataset] = _agreement(dataset, method, taken, seeds)
                 break
     return found
 
@@ -70,7 +70,9 @@ def reverse_of(method: str) -> str:
     return "+".join(reversed(method.split("+")))
 
 
-def _agreement(dataset: str, groups: Mapping[str, Mapping[int, Mapping[str, Any]]], seeds: Sequence[int]) -> Agreement:
+def _agreement(
+    dataset: str, method: str, groups: Mapping[str, Mapping[int, Mapping[str, Any]]], seeds: Sequence[int]
+) -> Agreement:
     none = {seed: groups["none"][seed] for seed in seeds}
     gains = []
     for pair in PAIRS:
@@ -80,7 +82,7 @@ def _agreement(dataset: str, groups: Mapping[str, Mapping[int, Mapping[str, Any]
             100 * float(np.mean([each[seed]["scores"]["accuracy"] for seed in seeds])) for each in (group, none)
         )
         gains.append(first - second)
-    drawn = learned_tables([groups["joao"][seed] for seed in seeds])[dataset, "joao"]
+    drawn = learned_tables([groups[method][seed] for seed in seeds])[dataset, method]
     shares = [drawn[pair] for pair in PAIRS.values()]
     size = len(POOL), len(POOL)
     gain_table, share_table = (PairTable.of(POOL, np.reshape(values, size)) for values in (gains, shares))

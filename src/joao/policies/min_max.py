@@ -39,10 +39,10 @@ def ascend(p: Tensor, pair_losses: Tensor, *, prior: Tensor, gamma: float, step:
     with the prior :math:`u` (uniform in the paper). The gradient is :math:`\ell - \gamma (p - u)`. All tables are
     ``(K, K)``. The paper's equation for the projection lacks a positive part (deviation 2).
 
-    Steps longer than :math:`2 / \gamma` overshoot further every time and never settle. They are replaced by the exact
-    maximiser of :math:`\psi`, the solution of the lower level of Eq. 3.
+    Steps of :math:`2 / \gamma` or longer overshoot at least as far on the other side every time and never settle. They
+    are replaced by the exact maximiser of :math:`\psi`, the solution of the lower level of Eq. 3.
     """
-    if gamma * step > 2:
+    if gamma * step >= 2:
         return maximise(pair_losses, prior=prior, gamma=gamma)
     gradient = pair_losses - gamma * (p - prior)
     return project_onto_simplex(p + step * gradient)
@@ -62,7 +62,7 @@ class MinMax(Policy):
 
     Args:
         gamma: strength of the prior; 0 is the paper's ablation without prior, which collapses onto few pairs.
-        step: step size; if it exceeds ``2 / gamma``, updates are those of :class:`Maximiser`.
+        step: step size; from ``2 / gamma`` on, updates are those of :class:`Maximiser`.
         prior: ``(K, K)`` distribution of pairs to start from and to stay close to, or ``(K,)`` of each view; uniform if
             None.
 

@@ -20,8 +20,8 @@ def record(method, seed, accuracy, dataset="NCI1", **rest):
     return {"cell": cell, "scores": {"accuracy": [accuracy]}, **facts, **rest}
 
 
-def joao(seed, drawn=DRAWN, names=POOL, dataset="NCI1"):
-    return record("joao", seed, 0.7, dataset, policy={"augmentations": list(names), "drawn": drawn.tolist()})
+def joao(seed, drawn=DRAWN, names=POOL, dataset="NCI1", method="joao"):
+    return record(method, seed, 0.7, dataset, policy={"augmentations": list(names), "drawn": drawn.tolist()})
 
 
 def records(gains, seeds=(0, 1), dataset="NCI1"):
@@ -97,6 +97,14 @@ def test_only_common_seeds_are_compared():
     assert found.num_seeds == 2
     np.testing.assert_array_equal(found.gains.values, expected.gains.values)
     np.testing.assert_array_equal(found.shares.values, expected.shares.values)
+
+
+def test_draws_of_another_method_are_those_of_the_same_seeds():
+    made = [*records(DRAWN / 10, seeds=[0]), joao(0, DRAWN.T, method="joaov2"), joao(1, 24 - DRAWN, method="joaov2")]
+    found = agreements(made, "joaov2")["NCI1"]
+    assert found.num_seeds == 1
+    np.testing.assert_allclose(found.shares.values, DRAWN.T / 300)
+    np.testing.assert_allclose(agreements(made)["NCI1"].shares.values, DRAWN / 300)
 
 
 def test_other_label_rates_are_ignored():

@@ -69,6 +69,17 @@ def test_variance_over_pre_trainings_is_added():
     assert found["joao"].mean == pytest.approx((errors["joao"] - errors["uniform"]).mean())
 
 
+def test_both_rounds_are_corrected_together():
+    second = list(make_records({"joao": 0.002, "joaov2": -0.003}, seeds=(2, 3)))
+    alone = molecule_pairs.clear_in_both_rounds(second)
+    assert set(alone) == {"joao", "joaov2"}
+    both = molecule_pairs.clear_in_both_rounds([*make_records(seeds=(0, 1)), *second])
+    assert set(both) == set(alone)
+    assert alone["joao"] > 0
+    assert both["joao"] == pytest.approx(alone["joao"] * 39 / 19)  # the second of 40 instead of 20 comparisons
+    assert not molecule_pairs.clear_in_both_rounds(list(make_records({"joao": 0.002}, seeds=(0, 1))))
+
+
 def test_nothing_is_concluded_from_unfinished_runs():
     assert molecule_pairs.compared(list(make_records())[:-20]) == {}
 
