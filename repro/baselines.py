@@ -156,6 +156,7 @@ class DGK(Baseline):
 
     title: ClassVar[str] = "DGK (deep graph kernel)"
     kernel: ClassVar[bool] = True
+    uses_labels: ClassVar[bool] = True
     needs: ClassVar[str | None] = "gensim"
 
     def __init__(
@@ -322,8 +323,8 @@ class Sub2vec(ParagraphVectors):
     ) -> None:
         if property not in PROPERTIES:
             raise UserError(f"Sub2vec: unknown property '{property}'. {suggest(property, PROPERTIES)}")
-        check_minimum("Sub2vec", 1, dimensions=dimensions, window=window, epochs=epochs)
-        if not 1 <= walk_length <= MAX_WORDS:
+        check_minimum("Sub2vec", 1, dimensions=dimensions, window=window, epochs=epochs, walk_length=walk_length)
+        if walk_length is not None and walk_length > MAX_WORDS:
             raise UserError(f"Sub2vec: walk_length must be from 1 to {MAX_WORDS}, got {walk_length}.")
         self.property, self.dimensions, self.walk_length = property, dimensions, walk_length
         self.window, self.epochs, self.seed = window, epochs, seed

@@ -13,11 +13,13 @@ import numpy as np
 import pytest
 import torch
 from scipy.sparse import issparse
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
+from joao.baselines import LDP, WL
 from joao.data.synthetic import random_graphs
 from joao.data.validation import make_dataset
 from repro.baselines import BASELINES
@@ -126,6 +128,67 @@ def test_options_are_checked(method):
         if name != "seed" and isinstance(parameter.default, int | float) and not isinstance(parameter.default, bool):
             with refused(method.__name__, name, -1):
                 method(**{name: -1})
+
+
+@pytest.mark.parametrize("wrong", ["3", 1.5, True, None])
+def test_options_of_another_type_are_rejected(method, wrong):
+    for name, default in method.settings().items():
+        if isinstance(default, int) and not isinstance(default, bool):
+            with refused(method.__name__, name, wrong):
+                method(**{name: wrong}).fit("MUTAG")
+
+
+def test_column_names_exist_right_after_fit(method, graphs):
+    fitted = method()
+    with pytest.raises(NotFittedError):
+        fitted.get_feature_names_out()
+    names = fitted.fit(graphs).get_feature_names_out()
+    assert len(names) == len(set(names)) == fitted.transform(graphs).shape[1]
+
+
+def test_no_graphs_have_no_rows(method, graphs):
+    fitted = method().fit(graphs)
+    rows, none = fitted.transform(graphs), fitted.transform([])
+    assert (none.shape, none.dtype, issparse(none)) == ((0, rows.shape[1]), np.float64, issparse(rows))
+
+
+def test_options_changed_after_fit_are_rejected(method, graphs):
+    fitted = method().fit(graphs)
+    name, default = next(((name, each) for name, each in method.settings().items() if type(each) is int), (None, 0))
+    if name is None:
+        pytest.skip("no options")
+    fitted.set_params(**{name: default + 1})
+    with refused(method.__name__, name, default, default + 1):
+        fitted.transform(graphs)
+    assert fitted.fit(graphs).transform(graphs).shape[0] == len(graphs)
+
+
+def test_methods_that_use_labels_refuse_graphs_without_them_and_the_reverse(method, graphs):
+    labelled = graphs.node_labels is not None
+    others = random_graphs(5, mean_nodes=6, num_node_labels=0 if labelled else 3, seed=3)
+    fitted, plain = method().fit(graphs), replace(graphs, node_labels=None)
+    ignores = np.array_equal(dense(method().fit_transform(graphs)), dense(method().fit_transform(plain)))
+    if labelled:
+        assert ignores != method.uses_labels
+    if method.uses_labels:
+        with refused(others.name, 0, 1, method.__name__):
+            fitted.transform(others)
+    else:
+        assert fitted.transform(others).shape[0] == 5
+
+
+@pytest.mark.parametrize("kind", [WL, LDP])
+def test_smiles_that_cannot_be_parsed_get_a_row_of_nan_of_the_same_kind(kind):
+    pytest.importorskip("rdkit")
+    fitted = kind().fit(["CCO", "CCN", "c1ccccc1"])
+    rows = fitted.transform(["CCO", "c1ccccc1"])
+    with pytest.warns(UserWarning, match="nonsense"):
+        mixed = fitted.transform(["nonsense", "CCO", "nonsense", "c1ccccc1"])
+    assert issparse(mixed) == issparse(rows)
+    np.testing.assert_array_equal(dense(mixed)[[1, 3]], dense(rows))
+    assert np.isnan(dense(mixed)[[0, 2]]).all()
+    with pytest.warns(UserWarning, match="nonsense"):
+        assert np.isnan(dense(fitted.transform(["nonsense"]))).all()
 
 
 def in_another_process(names):

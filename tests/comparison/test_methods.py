@@ -55,6 +55,9 @@ def test_of_very_many_graphs_fewer_are_compared(graphs, monkeypatch):
 def test_unknown_and_missing(graphs, monkeypatch):
     with refused("compare", "'graph2vek'", "'graph2vec'"):
         choose_methods(graphs, ["graph2vek"])
+    for name, part in (("joao+", ""), ("joao+graph2vek", "graph2vek")):
+        with refused("compare", repr(name), repr(part)):
+            choose_methods(graphs, [name])
     with refused("compare", "joao", "wl"):
         choose_methods(graphs, [])
     monkeypatch.setitem(BASELINES, "wl", Absent)

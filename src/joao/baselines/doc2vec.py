@@ -86,7 +86,10 @@ class ParagraphVectors(Baseline):
         ]
         model.build_vocab(tagged)
         if not len(model.wv):
-            raise UserError(f"{graphs.name}: no word occurs {model.min_count} times. Use a smaller min_count.")
+            raise UserError(
+                f"{graphs.name}: {type(self).__name__}: no word occurs {model.min_count} times. Use more graphs or, in "
+                "Python, a smaller min_count."
+            )
         model.train(tagged, total_examples=model.corpus_count, epochs=model.epochs)
         self._model, self._fitted_on = model, graphs.fingerprint
 
@@ -138,6 +141,7 @@ class Graph2vec(ParagraphVectors):
     """
 
     title: ClassVar[str] = "graph2vec"
+    uses_labels: ClassVar[bool] = True
 
     def __init__(
         self, *, dimensions: int = 128, iterations: int = 2, epochs: int = 50, min_count: int = 5, seed: int = 0

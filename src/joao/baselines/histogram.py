@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.baselines.base import Baseline
-from joao.core.errors import UserError
 from joao.core.registry import check_minimum
 from joao.data.dataset import Array, Dataset
 
@@ -28,6 +27,7 @@ class Histogram(Baseline):
     """
 
     title: ClassVar[str] = "label and degree histogram"
+    uses_labels: ClassVar[bool] = True
 
     def __init__(self, *, max_degree: int = 64) -> None:
         check_minimum("Histogram", 0, max_degree=max_degree)
@@ -37,12 +37,8 @@ class Histogram(Baseline):
         self.values = [np.unique(column) for column in _label_columns(graphs)]
 
     def rows(self, graphs: Dataset) -> NDArray[np.float64]:
-        columns = _label_columns(graphs)
-        if len(columns) != len(self.values):
-            raise UserError(
-                f"{graphs.name}: expected {len(self.values)} columns of node labels as in fit, got {len(columns)}."
-            )
-        parts = [_counts(graphs, column, values) for column, values in zip(columns, self.values, strict=True)]
+        columns = zip(_label_columns(graphs), self.values, strict=True)
+        parts = [_counts(graphs, column, values) for column, values in columns]
         degrees = np.minimum(graphs.degrees, self.max_degree)
         return np.concatenate([*parts, _counts(graphs, degrees, np.arange(self.max_degree + 1))], axis=1)
 

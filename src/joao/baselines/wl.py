@@ -34,6 +34,7 @@ class WL(Baseline):
 
     title: ClassVar[str] = "WL (subtree kernel)"
     kernel: ClassVar[bool] = True
+    uses_labels: ClassVar[bool] = True
 
     def __init__(self, *, iterations: int = 3) -> None:
         check_minimum("WL", 0, iterations=iterations)

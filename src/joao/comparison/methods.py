@@ -87,7 +87,8 @@ def _check_names(names: Sequence[str], has_methods: bool) -> None:
     for name in names:
         for part in name.split("+"):
             if part not in known_methods():
-                raise UserError(f"compare: unknown method {short_repr(part)}. {suggest(part, known_methods())}")
+                place = f"compare: {short_repr(name)}" if part != name else "compare"
+                raise UserError(f"{place}: unknown method {short_repr(part)}. {suggest(part, known_methods())}")
         if (package := missing_package(name)) is not None:
             raise UserError(
                 f"compare: method '{name}' needs {package}, which is not installed. Run 'pip install {package}' or "

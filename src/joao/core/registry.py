@@ -51,7 +51,7 @@ def check_options(member: Callable[..., Any], given: Any, place: str) -> dict[st
             raise UserError(f"{place}: unknown key '{key}'. {suggest(key, parameters) if parameters else ''}".rstrip())
     hints = typing.get_type_hints(getattr(member, "__init__"))  # noqa: B009
     return {
-        name: check_value(given[name], hints[name], f"{place}: {name}") if name in given else parameter.default
+        name: check_value(given[name], hints.get(name, Any), f"{place}: {name}") if name in given else parameter.default
         for name, parameter in parameters.items()
     }
 
@@ -119,8 +119,10 @@ def check_value(value: Any, hint: Any, place: str) -> Any:
     )
 
 
-def check_minimum(place: str, least: int, **values: float | None) -> None:
-    """Raise a :class:`UserError` for values below ``least``; None is not checked."""
+def check_minimum(place: str, least: int, **values: int | None) -> None:
+    """Raise a :class:`UserError` for values that are not integers from ``least``; None is not checked."""
     for name, value in values.items():
+        if value is not None and (not isinstance(value, Integral) or isinstance(value, bool)):
+            raise UserError(f"{place}: {name} must be an integer, got {short_repr(value)}.")
         if value is not None and value < least:
             raise UserError(f"{place}: {name} must be at least {least}, got {value}.")

@@ -28,6 +28,27 @@ def test_oracle_finds_the_best_arm_of_every_set():
     assert 0 < gains["random arm"][0] < 0.1
 
 
+def planted(first, second):
+    """Scores of two arms ``(seeds, folds)``, and of uniform pairs, which are 0."""
+    first, second = np.array(first, dtype=float), np.array(second, dtype=float)
+    return {("a+b", 0.1): first, ("b+c", 0.2): second, ("uniform", 0.2): np.zeros_like(first)}
+
+
+def test_stricter_oracles_are_scored_on_what_did_not_choose():
+    halves = [[10] * 5 + [-10] * 5] * 3
+    by_graphs, by_seeds = headroom.stricter_gains(planted(halves, np.negative(halves)))
+    assert (by_graphs, by_seeds) == (-10, 0)  # each half chooses the arm that is worse on the other; seeds see a tie
+    lucky, other = [[3] * 10, [-1] * 10], [[-1] * 10, [3] * 10]
+    assert headroom.stricter_gains(planted(lucky, other)) == (3, -1)
+    assert headroom.stricter_gains(planted([[2] * 10] * 2, [[1] * 10] * 2)) == (2, 2)
+
+
+def test_page_has_the_stricter_oracles():
+    text = headroom.checks_of_the_oracle(list(headroom_records(2.0)))
+    assert text.count("+2.00 (+2.00 to +2.00)") == 2
+    assert headroom.checks_of_the_oracle([]) == ""
+
+
 def test_arm_by_effective_rank():
     _, gains = headroom.results(list(headroom_records(2.0, rank_of_best=11.0)))
     np.testing.assert_allclose(gains["largest effective rank"], 2.0)
@@ -86,3 +107,11 @@ def test_time_is_the_ratio_of_medians_of_five_repetitions():
     records = [{"cell": asdict(cell), "CPU seconds": {"present": a, "random_walks": b}} for cell, a, b in measured]
     assert "1.10 times" in embedding.relative_time(records)  # 33 and 30
     assert embedding.relative_time(records[:4]) == ""
+
+
+def test_time_of_the_preset_is_that_of_three_repetitions():
+    cells = [cell for cell in embedding.cells(SETS, 5) if cell.training == "cpu_time_large"]
+    measured = zip(cells, [10.0, 2, 30], [50.0, 90, 33], strict=True)
+    records = [{"cell": asdict(cell), "CPU seconds": {"default": a, "large": b}} for cell, a, b in measured]
+    assert "5.0 times" in embedding.relative_time(records)  # 50 and 10
+    assert embedding.relative_time(records[:2]) == ""
