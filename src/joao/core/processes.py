@@ -68,14 +68,14 @@ class Processes:
     def start(self, number: int, call: bytes, environment: Mapping[str, str] | None = None) -> None:
         """Start a process that makes a ``call`` of :func:`pickle_call`; its messages carry ``number``."""
         context = multiprocessing.get_context("spawn")
-        here, there = context.Pipe()
-        process = context.Process(target=_run, args=(there, dict(environment or {})), daemon=True)
+        own_end, process_end = context.Pipe()
+        process = context.Process(target=_run, args=(process_end, dict(environment or {})), daemon=True)
         with block_interrupts():
             process.start()
-        there.close()
-        sender = threading.Thread(target=_send_call, args=(here, call), daemon=True)
+        process_end.close()
+        sender = threading.Thread(target=_send_call, args=(own_end, call), daemon=True)
         sender.start()
-        self.running[here] = number, process, sender
+        self.running[own_end] = number, process, sender
 
     def messages(self) -> Iterator[tuple[int, Any, Connection]]:
         """Yield what the processes send, each with its number and connection, until all have ended.
@@ -221,14 +221,14 @@ def map_chunks(
         raise UserError(f"jobs must be at least 1, got {jobs}.")
     chunks = [items[first : first + size] for first in range(0, len(items), size)]
     jobs = min(jobs, len(chunks))
-    found = map_in_processes(compute, chunks, jobs) if jobs > 1 else enumerate(map(compute, chunks))
-    for chunk, result in zip(chunks, in_order(found), strict=True):
+    results = map_in_processes(compute, chunks, jobs) if jobs > 1 else enumerate(map(compute, chunks))
+    for chunk, result in zip(chunks, in_order(results), strict=True):
         if on_chunk is not None:
             on_chunk(len(chunk))
         yield result
 
 
-def in_order(found: Iterable[tuple[int, Result]]) -> Iterator[Result]:
+def in_order(numbered: Iterable[tuple[int, Result]]) -> Iterator[Result]:
     """Yield results in the order of their numbers, from 0; early ones are kept in memory until it is their turn.
 
     >>> list(in_order([(1, "b"), (0, "a"), (2, "c")]))
@@ -236,7 +236,7 @@ def in_order(found: Iterable[tuple[int, Result]]) -> Iterator[Result]:
     """
     early: dict[int, Result] = {}
     number = 0
-    for index, result in found:
+    for index, result in numbered:
         early[index] = result
         while number in early:
             yield early.pop(number)

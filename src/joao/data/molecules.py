@@ -100,10 +100,10 @@ def make_molecules(
     """Convert SMILES, optionally with one name each, to a data set, which may be empty."""
     options = options or ReadOptions()
     on_rows = options.on_rows
-    least = _MIN_STANDARDISED_PER_PROCESS if options.standardise else _MIN_MOLECULES_PER_PROCESS
+    min_per_process = _MIN_STANDARDISED_PER_PROCESS if options.standardise else _MIN_MOLECULES_PER_PROCESS
     dataset = featurise(
         smiles,
-        jobs=max(1, min(options.jobs, len(smiles) // least)),
+        jobs=max(1, min(options.jobs, len(smiles) // min_per_process)),
         on_chunk=None if on_rows is None else lambda done: on_rows(done, len(smiles)),
         standardise=options.standardise,
         as_ogb=options.as_ogb,
@@ -152,8 +152,8 @@ def _trailing_text_notice(name: str, smiles: Sequence[str]) -> tuple[str, ...]:
     with_name = [text for text, rest in words if rest and not rest[0].startswith("|")]
     if not with_name:
         return ()
-    which = f"{len(with_name)} of {len(smiles)} molecules, the first {short_repr(with_name[0])}"
-    return (f"{name}: text after the SMILES is ignored ({which}).",)
+    rows = f"{len(with_name)} of {len(smiles)} molecules, the first {short_repr(with_name[0])}"
+    return (f"{name}: text after the SMILES is ignored ({rows}).",)
 
 
 def featurise(
@@ -240,17 +240,17 @@ def _featurise_chunk(smiles: Sequence[str], standardise: bool = False, as_ogb: b
 
     failures: list[Failure] = []
     standard_smiles: list[str] = []
-    given, counts, reasons = smiles, None, dict[int, str]()
+    as_written, counts, reasons = smiles, None, dict[int, str]()
     with rdBase.BlockLogs():
         if standardise:
-            smiles, counts, reasons = _standardise(given)
+            smiles, counts, reasons = _standardise(as_written)
         # Texts that are too long are skipped: each atom takes more memory than its letter.
         texts = [text if len(text) <= MAX_SMILES_LENGTH else "" for text in smiles]
         collected: list[Any] = [_OgbCodes(texts)] if as_ogb else [_Atoms(texts), _Edges(texts)]
         for row, text in enumerate(smiles):
             molecule = parse_molecule(text)
             if isinstance(molecule, str):
-                failures.append(Failure(row, given[row], reasons.get(row, molecule)))
+                failures.append(Failure(row, as_written[row], reasons.get(row, molecule)))
             else:
                 if standardise:
                     standard_smiles.append(text)
@@ -361,9 +361,9 @@ class _Atoms:
         self.first = first.tolist()  # offsets of the SMILES in the list of atoms
         self.elements = codes % _MAY_BE_CHIRAL
         self.centres: dict[int, list[int]] = {}
-        for place in np.flatnonzero(codes >= _MAY_BE_CHIRAL):
-            row = int(np.searchsorted(first, place, side="right")) - 1
-            self.centres.setdefault(row, []).append(int(place - first[row]))
+        for position in np.flatnonzero(codes >= _MAY_BE_CHIRAL):
+            row = int(np.searchsorted(first, position, side="right")) - 1
+            self.centres.setdefault(row, []).append(int(position - first[row]))
         self.sizes: list[int] = []
         self.row: list[int] = []  # row of a molecule whose elements are taken from its text, else -1
         self.queried: list[int] = []
@@ -482,13 +482,13 @@ def to_ogb_codes(dataset: Dataset) -> Dataset:
             f"{dataset.name}: features 'ogb_atoms' are computed from SMILES, and the data have {what}. Use the table "
             "of molecules, pack it with its SMILES, or use features 'atoms'."
         )
-    found = featurise(dataset.smiles, as_ogb=True)
-    if not np.array_equal(found.first_node, dataset.first_node) or len(found.source) != len(dataset.source):
+    recoded = featurise(dataset.smiles, as_ogb=True)
+    if not np.array_equal(recoded.first_node, dataset.first_node) or len(recoded.source) != len(dataset.source):
         raise UserError(
-            f"{dataset.name}: the SMILES have {found.num_nodes} atoms, the graphs {dataset.num_nodes}. "
+            f"{dataset.name}: the SMILES have {recoded.num_nodes} atoms, the graphs {dataset.num_nodes}. "
             "Use the table again."
         )
-    return replace(dataset, kind=found.kind, node_labels=found.node_labels, edge_attr=found.edge_attr)
+    return replace(dataset, kind=recoded.kind, node_labels=recoded.node_labels, edge_attr=recoded.edge_attr)
 
 
 class _OgbCodes:

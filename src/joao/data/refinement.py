@@ -106,15 +106,17 @@ def find_twins(graphs: Dataset) -> NDArray[np.int64]:
     first_alike = np.arange(len(graphs))
     *_, labels = refine_labels(graphs, iterations=1)
     numbers = _group_by_label_counts(graphs, labels)
-    alike = np.flatnonzero(np.bincount(numbers)[numbers] > 1)  # one refinement leaves few candidates in most data sets
-    if len(alike):
-        some, num_different = graphs.subset(alike), 0
+    candidates = np.flatnonzero(
+        np.bincount(numbers)[numbers] > 1
+    )  # one refinement leaves few candidates in most data sets
+    if len(candidates):
+        some, num_different = graphs.subset(candidates), 0
         for labels in refine_labels(some, iterations=some.num_nodes):
             before, num_different = num_different, len(number_labels(labels)[1])
             if num_different == before:
                 break
         numbers = _group_by_label_counts(some, labels)
-        first_alike[alike] = alike[np.unique(numbers, return_index=True)[1][numbers]]
+        first_alike[candidates] = candidates[np.unique(numbers, return_index=True)[1][numbers]]
     return first_alike
 
 
