@@ -57,20 +57,20 @@ def _columns(smiles: Sequence[str], names: Sequence[str], missing: float) -> Col
     from rdkit.Chem.rdFingerprintGenerator import GetMorganGenerator
 
     generator = GetMorganGenerator(radius=RADIUS, fpSize=NUM_BITS)
-    found: dict[str, list[Any]] = {name: [] for name in names}
+    columns: dict[str, list[Any]] = {name: [] for name in names}
     with rdBase.BlockLogs():
         for row, text in enumerate(smiles):
             molecule = parse_molecule(text)
             if isinstance(molecule, str):
                 return row
-            if "ecfp" in found:
-                found["ecfp"].append(np.minimum(generator.GetCountFingerprintAsNumPy(molecule), 255))
-            if "descriptors" in found:
+            if "ecfp" in columns:
+                columns["ecfp"].append(np.minimum(generator.GetCountFingerprintAsNumPy(molecule), 255))
+            if "descriptors" in columns:
                 values = Descriptors.CalcMolDescriptors(molecule, missingVal=np.nan).values()
-                found["descriptors"].append(
+                columns["descriptors"].append(
                     np.clip(np.nan_to_num(np.array(list(values)), nan=missing), -LARGEST, LARGEST)
                 )
-    return {name: np.array(rows, dtype=np.float32) for name, rows in found.items()}
+    return {name: np.array(rows, dtype=np.float32) for name, rows in columns.items()}
 
 
 @final
@@ -202,12 +202,12 @@ class Forests:
         """Make forests of ``num_tasks`` tasks from untrusted tensors; a ValueError says what is wrong with them."""
         expected = {"shape": torch.int64, "constant": torch.float64, "task": torch.int32, "root": torch.int32}
         expected |= {"right": torch.int32, "feature": torch.int16, "number": torch.float64}
-        found = {name: value.dtype for name, value in tensors.items()}
-        if found != expected or any(value.dim() != 1 for value in tensors.values()):
+        types = {name: value.dtype for name, value in tensors.items()}
+        if types != expected or any(value.dim() != 1 for value in tensors.values()):
             raise ValueError(f"forest: expected vectors {', '.join(expected)}")
-        given = {name: value.numpy() for name, value in tensors.items()}
-        constant, task, root, right = (given[name] for name in ("constant", "task", "root", "right"))
-        feature, number, shape = given["feature"].astype(np.int32), given["number"], given["shape"]
+        arrays = {name: value.numpy() for name, value in tensors.items()}
+        constant, task, root, right = (arrays[name] for name in ("constant", "task", "root", "right"))
+        feature, number, shape = arrays["feature"].astype(np.int32), arrays["number"], arrays["shape"]
         own = np.arange(len(right), dtype=np.int32)
         inner = feature >= 0
         # Every node but the roots is a child once, of an earlier node: so these are trees, and every walk ends.

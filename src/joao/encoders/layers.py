@@ -215,8 +215,8 @@ def environments(batch: GraphBatch, layers: int) -> Iterator[Environments]:
         bits = max(len(nodes), 2).bit_length()
         key = (target.astype(np.uint64) << np.uint64(64 - bits)) | (message[edges] >> np.uint64(bits))
         edges = edges[np.argsort(key)]
-        found = (of_node, nodes, before[nodes], edges, target, before[all_sources[edges]], first)
-        yield Environments(*map(torch.from_numpy, found))
+        fields = (of_node, nodes, before[nodes], edges, target, before[all_sources[edges]], first)
+        yield Environments(*map(torch.from_numpy, fields))
         before = of_node
 
 
@@ -306,12 +306,12 @@ class Readout:
     """
 
     def __init__(self, text: str) -> None:
-        found = _WRITTEN.fullmatch(text)
-        self.names = found[2].split("+") if found else []
+        match = _WRITTEN.fullmatch(text)
+        self.names = match[2].split("+") if match else []
         if not self.names or not {*self.names} <= {*STATISTICS, "input"} or len({*self.names}) < len(self.names):
             known = ", ".join((*STATISTICS, "input"))
             raise UserError(f"readout: expected some of {known}, joined by '+', got '{text}'.")
-        self.is_log = found is not None and found[1] is not None
+        self.is_log = match is not None and match[1] is not None
 
     def width(self, num_features: int, layer_widths: Sequence[int]) -> int:
         return sum(num_features if name == "input" else sum(layer_widths) for name in self.names)

@@ -60,8 +60,8 @@ class ResGcn(StackableEncoder):
         self.num_dimensions = self.num_node_dimensions = width
 
     def forward(self, batch: GraphBatch) -> Tensor:
-        before, behind = self.graph_norms
-        return cast(Tensor, behind(torch.relu(self.last(before(sum_nodes(self.encode_nodes(batch), batch))))))
+        before, after = self.graph_norms
+        return cast(Tensor, after(torch.relu(self.last(before(sum_nodes(self.encode_nodes(batch), batch))))))
 
     def encode_nodes(self, batch: GraphBatch) -> Tensor:
         norms = iter(self.node_norms)
@@ -89,8 +89,8 @@ class ResGcn(StackableEncoder):
                 carried = _relu_with_residual(z, bias, carried if self.residual else None)
                 x = normalise_views(carried, keep, norm, moments)
             else:
-                x, *found = relu_norm(z, bias, keep, norm.weight, norm.bias, norm.eps)
-                moments.append((found[0], found[1]))
+                x, *norm_moments = relu_norm(z, bias, keep, norm.weight, norm.bias, norm.eps)
+                moments.append((norm_moments[0], norm_moments[1]))
             z, bias = neighbour_sum(x, views, c) @ convolution.weight.mT, convolution.bias
         if self.training:
             update_running_statistics(norms, keep, moments)

@@ -210,8 +210,8 @@ def plain_batch_norm(
 def _fused(
     z: Tensor, bias: Tensor, keep: Tensor, scale: Tensor, shift: Tensor, eps: float, floor: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    found: tuple[Tensor, Tensor, Tensor] = _ReluNorm.apply(z, bias, keep, scale, shift, eps, floor)  # type: ignore[no-untyped-call]
-    return found
+    results: tuple[Tensor, Tensor, Tensor] = _ReluNorm.apply(z, bias, keep, scale, shift, eps, floor)  # type: ignore[no-untyped-call]
+    return results
 
 
 class _ReluNorm(torch.autograd.Function):

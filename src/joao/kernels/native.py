@@ -37,15 +37,15 @@ def load_library() -> ctypes.CDLL | None:
 
 def native_level() -> str:
     """Return the level of instructions of the compiled core, ``off``, or ``not built``."""
-    wanted = os.environ.get("JOAO_NATIVE") or LEVELS[-1]
-    if wanted not in ("off", *LEVELS):
-        raise UserError(f"JOAO_NATIVE: must be off, {', '.join(LEVELS)}, got '{wanted}'.")
-    if wanted == "off":
-        return wanted
+    requested = os.environ.get("JOAO_NATIVE") or LEVELS[-1]
+    if requested not in ("off", *LEVELS):
+        raise UserError(f"JOAO_NATIVE: must be off, {', '.join(LEVELS)}, got '{requested}'.")
+    if requested == "off":
+        return requested
     baseline = _open("baseline")
     if baseline is None:
         return "not built"
-    highest = min(LEVELS.index(wanted), baseline.joao_cpu_level())
+    highest = min(LEVELS.index(requested), baseline.joao_cpu_level())
     return next(level for level in reversed(LEVELS[: highest + 1]) if _open(level) is not None)
 
 

@@ -117,9 +117,9 @@ def _graph_max(
         nodes = node + tl.arange(0, ROWS)
         at = x + (view * num_nodes + nodes[:, None]) * width + column[None, :]
         values = tl.load(at, mask=(nodes < end)[:, None] & inside[None, :], other=-1.0).to(tl.float32)
-        found = tl.maximum(best, tl.max(values, 0))
-        count = tl.where(found > best, 0.0, count) + tl.sum((values == found[None, :]).to(tl.float32), 0)
-        best = found
+        larger = tl.maximum(best, tl.max(values, 0))
+        count = tl.where(larger > best, 0.0, count) + tl.sum((values == larger[None, :]).to(tl.float32), 0)
+        best = larger
     tl.store(top + place * width + column, best, mask=inside)
     tl.store(ties + place * width + column, tl.maximum(count, 1.0), mask=inside)
 
