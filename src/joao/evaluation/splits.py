@@ -68,18 +68,18 @@ def scaffolds(
         on_chunk: called with the number of molecules of each finished chunk, for a progress bar.
     """
     require_rdkit()
-    found = [each for chunk in map_chunks(_scaffolds, smiles, jobs=jobs, on_chunk=on_chunk) for each in chunk]
-    if None in found:
-        row = found.index(None)
+    texts = [each for chunk in map_chunks(_scaffolds, smiles, jobs=jobs, on_chunk=on_chunk) for each in chunk]
+    if None in texts:
+        row = texts.index(None)
         raise UserError(f"scaffolds: molecule {row}, '{smiles[row][:60]}', cannot be parsed by RDKit. Remove it.")
-    return tuple(scaffold for scaffold in found if scaffold is not None)
+    return tuple(scaffold for scaffold in texts if scaffold is not None)
 
 
 def scaffold_numbers(smiles: Sequence[str], *, jobs: int = 1, on_chunk: Callable[[int], None] | None = None) -> Indices:
     """Number the scaffolds ``(M,)`` by first occurrence; :func:`split_by_scaffold` takes numbers without RDKit."""
     numbers: dict[str, int] = {}
-    found = scaffolds(smiles, jobs=jobs, on_chunk=on_chunk)
-    return np.array([numbers.setdefault(each, len(numbers)) for each in found], dtype=np.int64)
+    texts = scaffolds(smiles, jobs=jobs, on_chunk=on_chunk)
+    return np.array([numbers.setdefault(each, len(numbers)) for each in texts], dtype=np.int64)
 
 
 def split_by_scaffold(scaffolds: Sequence[str] | Sequence[int], train: float = 0.8, validation: float = 0.1) -> Split:
@@ -218,8 +218,8 @@ def molecule_folds(dataset: Dataset, kind: str, num_folds: int, partition: int, 
         )
     if len(np.unique(groups)) < 2 * num_folds:
         what, fix = ("scaffolds", "Split at random, or use") if kind == "scaffold" else ("molecules", "Use")
-        found = quantity(len(np.unique(groups)), what)
-        raise UserError(f"{dataset.name}: {found}, too few for {num_folds} folds. {fix} fewer folds.")
+        count = quantity(len(np.unique(groups)), what)
+        raise UserError(f"{dataset.name}: {count}, too few for {num_folds} folds. {fix} fewer folds.")
     assert dataset.targets is not None
     labels = np.nan_to_num(dataset.targets[:, 0], nan=-np.inf)
     fold = _divide(groups, labels, num_folds, generator)
@@ -239,8 +239,8 @@ def _divide(groups: Indices, labels: NDArray[np.float32], parts: int, generator:
     for group in order:
         part[group] = filled.argmin()
         filled[part[group]] += sizes[group]
-    found: Indices = part[member]
-    return found
+    part_of_item: Indices = part[member]
+    return part_of_item
 
 
 def given_split(dataset: Dataset, parts: Sequence[str]) -> Split:

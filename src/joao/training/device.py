@@ -62,8 +62,8 @@ def pick_device(name: str) -> torch.device:
     if kind == "cuda" and not torch.cuda.is_available():
         raise UserError(f"device: {name} is not available, because torch finds no GPU. Use --device cpu.")
     if number and int(number) >= torch.cuda.device_count():
-        found = quantity(torch.cuda.device_count(), "GPUs")
-        raise UserError(f"device: {name} is not available: torch finds {found}, numbered from 0.")
+        count = quantity(torch.cuda.device_count(), "GPUs")
+        raise UserError(f"device: {name} is not available: torch finds {count}, numbered from 0.")
     if kind == "cuda":
         return torch.device(str(name))
     return torch.device("cuda" if kind == "auto" and torch.cuda.is_available() else "cpu")

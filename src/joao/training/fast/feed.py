@@ -43,13 +43,13 @@ class ShardFeed:
 
     def count_sizes(self) -> tuple[Counter[int], Counter[int]]:
         """Number of graphs by number of nodes and by number of directed edges."""
-        found: tuple[Counter[int], Counter[int]] = (Counter(), Counter())
+        counters: tuple[Counter[int], Counter[int]] = (Counter(), Counter())
         for start in range(0, len(self.reader), _COUNTED):
             sizes = self.reader.shards.sizes(np.arange(start, min(start + _COUNTED, len(self.reader))))
-            for counter, each in zip(found, sizes, strict=True):
+            for counter, each in zip(counters, sizes, strict=True):
                 values, counts = np.unique(each, return_counts=True)
                 counter.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
-        return found
+        return counters
 
     def feed(self, batches: Sequence[Tensor], sizes: Sequence[tuple[int, int]]) -> Iterator[tuple[PaddedStore, Tensor]]:
         """Yield a store on the device for each batch, and the numbers of its graphs there.
@@ -102,8 +102,8 @@ class ShardFeed:
         if self.stream is None:
             return PaddedStore(store)
         with torch.cuda.stream(self.stream):
-            found = {each.name: getattr(store, each.name) for each in fields(store)}
-            pinned = {name: value.pin_memory() for name, value in found.items() if value is not None}
+            tensors = {each.name: getattr(store, each.name) for each in fields(store)}
+            pinned = {name: value.pin_memory() for name, value in tensors.items() if value is not None}
             return PaddedStore(GraphStore(**{name: v.to(self.device, non_blocking=True) for name, v in pinned.items()}))
 
     def _move(self, ready: PaddedStore, room: PaddedStore | None) -> PaddedStore:
