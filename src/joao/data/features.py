@@ -245,6 +245,7 @@ def return_probabilities(dataset: Dataset) -> NDArray[np.float32]:
         for start in range(0, int(inside.max(initial=-1)) + 1, width):
             rows = np.flatnonzero((start <= inside) & (inside < start + width))
             columns = inside[rows] - start
+            # Column j holds the probabilities of reaching the start nodes from all nodes: first P^0, then P^1, ...
             power = np.zeros((len(nodes), columns.max() + 1), dtype=np.float32)
             power[rows, columns] = 1
             power = step @ power

@@ -25,7 +25,7 @@ from joao.kernels.svm_dual import MAX_STEPS, TOLERANCE
 FOLDER = Path(__file__).parent / "_native"
 LEVELS = ("baseline", "avx2", "avx512")
 KINDS = ("identity", "node_drop", "subgraph", "attribute_mask", "edge_perturb")
-DENSE = 8  # edges per node from which on it pays to look for twins
+DENSE = 8  # edges per node from which on it saves time to find nodes with the same neighbours
 SPARSE = 0.25  # the share of numbers of x that are not 0 up to which its rows are stored as lists
 
 
@@ -160,7 +160,7 @@ class CompiledCore:
             "source": store.source.numpy().astype(np.int32),
         }
         if len(target) > DENSE * len(degrees):
-            arrays["twin"] = find_twins(nodes, arrays["first_edge"], arrays["source"])
+            arrays["twin"] = find_twin_nodes(nodes, arrays["first_edge"], arrays["source"])
         x = store.x.numpy()
         if np.count_nonzero(x) <= SPARSE * x.size or x.shape[1] == 1:
             row, column = np.nonzero(x)
@@ -241,7 +241,7 @@ class CompiledCore:
             raise MemoryError("the compiled core ran out of memory" if code == 1 else "no second thread")
 
 
-def find_twins(
+def find_twin_nodes(
     first_node: NDArray[np.int64], first_edge: NDArray[np.int64], source: NDArray[np.int32]
 ) -> NDArray[np.int32]:
     """Return ``(N,)`` the first node of the graph that has, with itself, the same neighbours as each node.
