@@ -137,12 +137,12 @@ def check_input(encoder: Encoder, features: Features, pool: Iterable[Augmentatio
     """Raise a :class:`UserError` if an encoder or mask expects category codes and gets measurements, or vice versa."""
     are_codes = features.rule in CODE_RULES
     if encoder.codes != (features.rule if are_codes else None):
-        wanted = f"other features than '{features.rule}'"
+        needed = f"other features than '{features.rule}'"
         if encoder.codes is not None:
-            wanted = f"features = '{encoder.codes}', which {CODE_RULES[encoder.codes]} have"
+            needed = f"features = '{encoder.codes}', which {CODE_RULES[encoder.codes]} have"
         fix = "features = 'labels'" if are_codes and encoder.codes is None else "encoder gin"
-        raise UserError(f"the encoder {type(encoder).__name__} needs {wanted}; got '{features.rule}'. Use {fix}.")
+        raise UserError(f"the encoder {type(encoder).__name__} needs {needed}; got '{features.rule}'. Use {fix}.")
     for each in pool:
         if isinstance(each, AttributeMask) and (each.fill == "token") != are_codes:
-            wanted = "'token'" if are_codes else "'noise' or 'mean'"
-            raise UserError(f"AttributeMask: with features '{features.rule}' fill must be {wanted}, got '{each.fill}'.")
+            needed = "'token'" if are_codes else "'noise' or 'mean'"
+            raise UserError(f"AttributeMask: with features '{features.rule}' fill must be {needed}, got '{each.fill}'.")
