@@ -54,8 +54,8 @@ def evaluate(
 
     trained = load_run(model_path(run), device=device)
     check_can_evaluate(trained)
-    beside = run / "evaluation.json" if run.is_dir() else run.with_name(f"{run.stem}-evaluation.json")
-    record_path = out or free_path(beside)
+    default_path = run / "evaluation.json" if run.is_dir() else run.with_name(f"{run.stem}-evaluation.json")
+    record_path = out or free_path(default_path)
     check_new_file(record_path)
     columns = trained.recipe.columns
     if source:
@@ -215,11 +215,11 @@ def compare(
             raise UserError("compare: --methods cannot be chosen for tasks of molecules; all are compared.")
         _check_unused("classes", {"--twins-together": twins_together, "--scorer": scorer != "auto"})
         path = None if split in SHARES else resolve_path(source, data_root)
-        given = None if path is None else [read_text_column(path, split)[row] for row in dataset.rows]
-        kind = split if given is None else "scaffold"
+        parts = None if path is None else [read_text_column(path, split)[row] for row in dataset.rows]
+        kind = split if parts is None else "scaffold"
         table_plan = TablePlan(model, kind, folds or 5, partitions or 1, epochs or 20, cores, device, precision)
         try:
-            table = run_table(dataset, table_plan, out, output.shown, given, output.notice)
+            table = run_table(dataset, table_plan, out, output.shown, parts, output.notice)
         except KeyboardInterrupt:
             fix = "Tasks are compared in one go; --epochs, --folds and --partitions shorten it"
             raise Interrupted(f"interrupted. Nothing is kept. {fix}.") from None
@@ -251,9 +251,9 @@ def compare(
     output.suggest(f"pretrain {inputs.source_words(source, {}, data_root)}", Path("runs/mine"))
 
 
-def _check_unused(needs: str, given: Mapping[str, bool]) -> None:
+def _check_unused(needs: str, options: Mapping[str, bool]) -> None:
     """Raise an error for the first option that would have no effect on these labels."""
-    for option, is_given in given.items():
+    for option, is_given in options.items():
         if is_given:
             raise UserError(f"compare: {option} is for {needs}, which the data do not have. Leave it out.")
 

@@ -52,8 +52,8 @@ def known_methods() -> list[str]:
     return [*METHODS, UNTRAINED, *BASELINES]
 
 
-def choose_methods(dataset: Dataset, wanted: Any) -> Choice:
-    """Choose the ``wanted`` methods (see :func:`joao.compare`) or defaults, and add the cheap baselines."""
+def choose_methods(dataset: Dataset, requested: Any) -> Choice:
+    """Choose the ``requested`` methods (see :func:`joao.compare`) or defaults, and add the cheap baselines."""
     missing = {name: package for name in CHEAP_BASELINES if (package := missing_package(name))}
     cheap = [name for name in CHEAP_BASELINES if name not in missing]
     notices = [f"skipping {name}: it needs {package}, which is not installed." for name, package in missing.items()]
@@ -63,9 +63,9 @@ def choose_methods(dataset: Dataset, wanted: Any) -> Choice:
             f"{dataset.name}: the encoder gin of the named methods ignores the edge attributes ({columns}). In Python, "
             "compare JOAO(encoder='gine'), too, which uses them."
         )
-    if wanted is not None:
-        found = name_methods(wanted, known_methods())
-        names, own = tuple(found), {name: method for name, method in found.items() if method is not None}
+    if requested is not None:
+        methods = name_methods(requested, known_methods())
+        names, own = tuple(methods), {name: method for name, method in methods.items() if method is not None}
         _check_names([name for name in names if name not in own], bool(names))
         added = [name for name in cheap if name not in names]
         if added:

@@ -68,7 +68,7 @@ class TableComparison(Tabular):
 
     @property
     def rows(self) -> list[TableRow]:
-        found = []
+        table_rows = []
         for name, entry in self.record["methods"].items():
             known = {
                 metric: [each for row in rows for each in row if each is not None]
@@ -78,8 +78,8 @@ class TableComparison(Tabular):
             values = self._values(name)
             difference = None if name == REFERENCE else paired_gain(values, self._values(REFERENCE))
             deviation = sample_std(values.ravel().tolist())
-            found.append(TableRow(name, entry["what"], metrics, deviation, difference, entry["seconds"]))
-        return found
+            table_rows.append(TableRow(name, entry["what"], metrics, deviation, difference, entry["seconds"]))
+        return table_rows
 
     @property
     def verdict(self) -> tuple[str, str]:

@@ -35,23 +35,23 @@ EXPECTED = (
 )
 
 
-def name_methods(wanted: Any, known: Sequence[str]) -> dict[str, Any]:
+def name_methods(requested: Any, known: Sequence[str]) -> dict[str, Any]:
     """Return own methods by name and, with the value None, names of ``known`` methods, in order.
 
     Without a name, a method has that of its class or function; later ones of the same name have a number.
     """
-    items = wanted.split(",") if isinstance(wanted, str) else wanted
+    items = requested.split(",") if isinstance(requested, str) else requested
     if isinstance(items, Mapping) or not isinstance(items, Sequence):
         items = [items]
-    found: dict[str, Any] = {}
+    methods: dict[str, Any] = {}
     for item in items:
         if isinstance(item, str):
             if name := "+".join(map(str.strip, item.split("+"))):
-                found[name] = None
+                methods[name] = None
             continue
         for name, method in item.items() if isinstance(item, Mapping) else [("", item)]:
             _check_method(method, name)
-            taken = [*found, *known]
+            taken = [*methods, *known]
             if not isinstance(name, str) or (name and (name in taken or "+" in name or name != name.strip())):
                 raise UserError(
                     f"compare: {short_repr(name)} cannot be the name of an own method. Use text without '+' that is "
@@ -59,16 +59,16 @@ def name_methods(wanted: Any, known: Sequence[str]) -> dict[str, Any]:
                 )
             base = name or _default_name(method)
             names = (base if number == 1 else f"{base}-{number}" for number in range(1, len(taken) + 2))
-            found[next(each for each in names if each not in taken)] = method
-    return found
+            methods[next(each for each in names if each not in taken)] = method
+    return methods
 
 
 def _check_method(method: Any, name: object) -> None:
-    place = f"compare: {short_repr(name)}: " if name else "compare: "
+    prefix = f"compare: {short_repr(name)}: " if name else "compare: "
     if inspect.isclass(method):
-        raise UserError(f"{place}got the class {method.__name__}. Give an object of it: {method.__name__}().")
+        raise UserError(f"{prefix}got the class {method.__name__}. Give an object of it: {method.__name__}().")
     if not (is_estimator(method) or callable(method)):
-        raise UserError(f"{place}expected {EXPECTED}, got {short_repr(method)}.")
+        raise UserError(f"{prefix}expected {EXPECTED}, got {short_repr(method)}.")
 
 
 def is_estimator(method: Any) -> bool:

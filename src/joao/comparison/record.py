@@ -140,8 +140,8 @@ def start_record(dataset: Dataset, plan: Plan, out: Path | None = None) -> Recor
     for name in plan.methods:
         own = plan.own.get(name)
         kind = kind_of(name) if own is None else kind_of_own(own)
-        found = method_settings(name, dataset.kind, plan.epochs) if own is None else describe_own(own)
-        settings = _as_json(found)
+        described = method_settings(name, dataset.kind, plan.epochs) if own is None else describe_own(own)
+        settings = _as_json(described)
         entry = record["methods"].setdefault(name, {"kind": kind, "settings": settings, "seeds": {}})
         if entry["settings"] != settings:
             raise UserError(

@@ -247,16 +247,18 @@ class Run:
         """Return the metrics of the first ``num_epochs`` epochs; None: of all epochs of a finished run."""
         path = self.folder / "metrics.jsonl"
         trained = self.recipe.training.epochs if self.info.pretrained else 0
-        wanted = trained if num_epochs is None else num_epochs
-        lines = (read_text(self.folder, path.name) or "").splitlines()[:wanted]
+        num_lines = trained if num_epochs is None else num_epochs
+        lines = (read_text(self.folder, path.name) or "").splitlines()[:num_lines]
         metrics = []
         for number, line in enumerate(lines, 1):
             place = f"{path} line {number}"
             with user_error_on_failure(f"{place}: is damaged"):
                 is_partial = self.info.partial and number == trained
                 metrics.append(parse_epoch(line, len(self.info.pool), self.info.num_graphs, place, is_partial))
-        if len(metrics) != wanted or any(each.epoch != number for number, each in enumerate(metrics, 1)):
-            raise UserError(f"{path}: is damaged: expected one line for each of {wanted} epochs, got {len(metrics)}.")
+        if len(metrics) != num_lines or any(each.epoch != number for number, each in enumerate(metrics, 1)):
+            raise UserError(
+                f"{path}: is damaged: expected one line for each of {num_lines} epochs, got {len(metrics)}."
+            )
         return metrics
 
     def append(self, metrics: EpochMetrics) -> None:

@@ -90,13 +90,13 @@ def scalars(epoch: EpochMetrics, pool: Sequence[str]) -> dict[str, float]:
     >>> scalars(epoch, ["node_drop", "identity"])["probability/node_drop-identity"]
     0.25
     """
-    found = {"loss": epoch.loss, "graphs_per_second": epoch.graphs_per_second}
+    values = {"loss": epoch.loss, "graphs_per_second": epoch.graphs_per_second}
     names = [re.sub(r"[^\w.]+", "_", name).strip("_") for name in pool]  # TensorBoard allows few other characters
     for kind, table in {"probability": epoch.probabilities, "pair_loss": epoch.pair_losses}.items():
         if table is not None and len(pool) > 1:
             for first, row in zip(names, table, strict=True):
-                found |= {f"{kind}/{first}-{second}": value for second, value in zip(names, row, strict=True)}
-    return found
+                values |= {f"{kind}/{first}-{second}": value for second, value in zip(names, row, strict=True)}
+    return values
 
 
 def _open(name: str, folder: Path | None, epoch: EpochMetrics, pool: Sequence[str]) -> Logger:

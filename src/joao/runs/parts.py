@@ -182,10 +182,10 @@ def embed(
     blocks = _blocks(sources, part_rows)
     with _device_of(engine, device) as kind:
         compute = _RowsOf(trained, sources[0].columns, sources[0].options, kind)
-        found = list(in_order(map_on(engine, compute, blocks, workers, on_gpu=kind != "cpu")))
-    if not found:
+        rows = list(in_order(map_on(engine, compute, blocks, workers, on_gpu=kind != "cpu")))
+    if not rows:
         raise UserError(f"{source}: the source has no rows.")
-    return np.concatenate(found)
+    return np.concatenate(rows)
 
 
 def open_sources(
@@ -196,13 +196,13 @@ def open_sources(
     Of several tables, some may have a header only, as programs write them that divide rows among files.
     """
     if isinstance(source, list | tuple) and source and all(_is_file(each) for each in source):
-        found: list[Any] = [*source]
+        paths: list[Any] = [*source]
     elif isinstance(source, str | os.PathLike):
-        found = _tables_in(Path(source)) or [source]
+        paths = _tables_in(Path(source)) or [source]
     else:
-        found = [read(source, standardise=standardise)]
+        paths = [read(source, standardise=standardise)]
     options = ReadOptions(standardise=standardise)
-    return [BlockSource(each, root, columns, options, may_be_empty=len(found) > 1) for each in found]
+    return [BlockSource(each, root, columns, options, may_be_empty=len(paths) > 1) for each in paths]
 
 
 def _is_file(source: Any) -> bool:
@@ -288,7 +288,7 @@ def _device_of(engine: str, device: str) -> Iterator[str]:
 
 def _origin(sources: Sequence[BlockSource], model: Model, device: str, part_rows: int) -> dict[str, Any]:
     """Everything that the bytes of the parts depend on."""
-    found = versions()
+    installed = versions()
     return {
         "what": "embed" if isinstance(model, TrainedEncoder) else "predict",
         "input": [[source.path.name, hashlib.sha256(source.stamp.encode()).hexdigest()] for source in sources],
@@ -296,7 +296,7 @@ def _origin(sources: Sequence[BlockSource], model: Model, device: str, part_rows
         **({"standardise": True} if sources[0].options.standardise else {}),
         "part_rows": part_rows,
         "device": device.partition(":")[0],
-        "versions": {name: found[name] for name in ("joao", "torch", "rdkit") if name in found}
+        "versions": {name: installed[name] for name in ("joao", "torch", "rdkit") if name in installed}
         | {"pyarrow": import_parquet().__version__},
     }
 
@@ -438,11 +438,11 @@ def prediction_columns(model: FinetunedModel, predicted: Prediction) -> dict[str
 
     A task with the name of another column, such as ``row``, becomes ``predicted_row``.
     """
-    taken = {"graph", "row", "id", *(f"std_{name}" for name in model.tasks if predicted.std is not None)}
+    reserved = {"graph", "row", "id", *(f"std_{name}" for name in model.tasks if predicted.std is not None)}
     columns: dict[str, NDArray[Any]] = {}
     for name, values in zip(model.class_names or model.tasks, predicted.values.numpy().T, strict=True):
         column = name if model.kind == "numbers" else f"p_{name}"
-        while column in taken or column in columns:
+        while column in reserved or column in columns:
             column = f"predicted_{column}"
         columns[column] = values
     if model.kind == "classes":
@@ -475,11 +475,11 @@ def _finish(folder: Path, origin: dict[str, Any], parts: list[Part], computed: i
         counts = add_counts(Standardised(*about["standardised"]) for about in abouts if "standardised" in about)
         notices = {f"{folder}: {counts}.": None, **notices} if counts is not None else notices
     rows, failures = first_row, sum(part.failures for part in parts)
-    made = {"rows": rows, "failures": failures, "parts": [asdict(part) for part in parts]}
-    write_json(folder / MANIFEST, {"format": FORMAT, "complete": True, "made from": origin, **made})
-    for left in folder.glob(".*"):  # partial files of killed processes
+    result = {"rows": rows, "failures": failures, "parts": [asdict(part) for part in parts]}
+    write_json(folder / MANIFEST, {"format": FORMAT, "complete": True, "made from": origin, **result})
+    for partial_file in folder.glob(".*"):  # partial files of killed processes
         with suppress(OSError):
-            left.unlink()
+            partial_file.unlink()
     return Parts(folder, tuple(parts), computed, tuple(notices)[:_MOST_NOTICES])
 
 

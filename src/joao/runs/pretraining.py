@@ -341,8 +341,8 @@ def _make_store(dataset: Dataset | Shards, features: Features) -> Store:
 
 def _check_same_data(dataset: Dataset | Shards, fabric: Fabric) -> None:
     group = ProcessGroup(fabric.global_rank, fabric.world_size)
-    found = group.all_gather({"fingerprint": _to_tensor(dataset.fingerprint)})
-    if len({bytes(each["fingerprint"].tolist()) for each in found}) > 1:
+    fingerprints = group.all_gather({"fingerprint": _to_tensor(dataset.fingerprint)})
+    if len({bytes(each["fingerprint"].tolist()) for each in fingerprints}) > 1:
         raise UserError(f"{dataset.name}: the processes have read different graphs. Use the same data on all machines.")
 
 

@@ -135,7 +135,7 @@ def evaluate(
             def report(_: int, accuracy: float, name: str = name, partition: int = partition) -> None:
                 on_fold(name, partition, accuracy)
 
-            found = evaluate_embeddings(
+            part_scores = evaluate_embeddings(
                 embeddings,
                 classes,
                 class_names=dataset.class_names,
@@ -149,8 +149,8 @@ def evaluate(
                 scorer=scorer,
                 on_fold=report,
             )
-            parts[name] += found.partitions
-            scores[name] = replace(found, partitions=tuple(parts[name]))
+            parts[name] += part_scores.partitions
+            scores[name] = replace(part_scores, partitions=tuple(parts[name]))
         record = {
             **record,
             **{name: each.to_json() for name, each in scores.items()},
