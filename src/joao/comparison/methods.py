@@ -293,20 +293,22 @@ def run_in_processes(tasks: Sequence[Task], at_once: int, on_step: OnStep = lamb
     cannot be pickled run in this process.
     """
     pickled = {number: make_sendable(task.own) for number, task in enumerate(tasks) if task.own is not None}
-    here = {number: run_here([tasks[number]], on_step) for number, own in pickled.items() if own is None}
-    turns, busy, waiting = deque(range(len(tasks))), set[int](), dict[int, Connection]()
-    seeds_done, finished = [0] * len(tasks), set[int]()
+    in_this_process = {number: run_here([tasks[number]], on_step) for number, own in pickled.items() if own is None}
+    # Tasks by number: those to start or continue, in turn; those whose process computes a seed; the connections to
+    # processes that wait between two seeds; and those that are done or have failed.
+    turns, busy, waiting, finished = deque(range(len(tasks))), set[int](), dict[int, Connection](), set[int]()
+    seeds_done = [0] * len(tasks)
     with Processes() as processes:
         messages = processes.messages()
         while turns or busy:
             while turns and len(busy) < at_once:
                 number = turns.popleft()
-                if number in here:
-                    for done in islice(here[number], 1):
+                if number in in_this_process:
+                    for outcome in islice(in_this_process[number], 1):
                         turns.append(number)
-                        yield done
+                        yield outcome
                 elif number in waiting:
-                    with suppress(OSError):  # the process is gone, which its last message tells
+                    with suppress(OSError):  # the process has died, which its last message reports
                         waiting.pop(number).send(None)
                     busy.add(number)
                 elif number not in finished:
@@ -339,7 +341,7 @@ def run_in_processes(tasks: Sequence[Task], at_once: int, on_step: OnStep = lamb
                     waiting[number] = connection
                     turns.append(number)
                 else:
-                    busy.add(number)  # until it says that it has finished
+                    busy.add(number)  # until its message None, that it has finished
                 yield Outcome(method, message)
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 from joao.core.errors import UserError, one_line, suggest
 
-PATIENCE = 3.0  # seconds in which a process that is told to end does so, before it is killed
+PATIENCE = 3.0  # seconds that a terminated process has to end, before it is killed
 
 
 def all_cores() -> int:
@@ -103,12 +103,12 @@ def pickle_call(function: Callable[..., None], *arguments: Any) -> bytes:
 
 
 def _send_call(connection: Connection, call: bytes) -> None:
-    with suppress(OSError):  # the process is gone, which its last message tells
+    with suppress(OSError):  # the process has died, which its last message reports
         connection.send_bytes(call)
 
 
 def _run(connection: Connection, environment: Mapping[str, str]) -> None:
-    """Make the call that arrives first."""
+    """Receive a call and make it, in the new process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends this process
     parent = multiprocessing.parent_process()
     threading.Thread(target=_exit_after, args=(parent,), daemon=True).start()
@@ -142,7 +142,7 @@ Result = TypeVar("Result")
 
 
 class _Note(NamedTuple):
-    """What a process says about the item that it is computing."""
+    """A message of a process about the item that it is computing."""
 
     number: int
     content: Any
@@ -181,10 +181,13 @@ def map_in_processes(
                 assert on_note is not None
                 on_note(*message)
                 continue
+            # The message is a result, or None from a process that is ready for its first item.
+            if message is not None:
+                busy -= 1
             item = next(waiting, None)
-            busy += (item is not None) - (message is not None)
             if item is not None:
-                with suppress(OSError):  # the process is gone, which its last message tells
+                busy += 1
+                with suppress(OSError):  # the process has died, which its last message reports
                     connection.send(item)
             if message is not None:
                 yield message
@@ -198,7 +201,7 @@ def _compute_items(
     if begin is not None:
         begin()
     connection.send(None)  # ready
-    while True:  # until it is ended
+    while True:  # until the parent ends this process
         number, item = connection.recv()
         notes = [lambda content, number=number: connection.send(_Note(number, content))] if sends_notes else []
         connection.send((number, compute(item, *notes)))
@@ -244,7 +247,7 @@ def in_order(numbered: Iterable[tuple[int, Result]]) -> Iterator[Result]:
 
 
 ENGINES = ("local", "ray")
-MOST_LOSSES = 10  # of workers by the same item: its fault, then
+MOST_LOSSES = 10  # workers that may die while they compute the same item, before the item is to blame
 
 
 def check_engine(engine: str) -> None:
