@@ -109,14 +109,14 @@ class PaddedStore:
         reverse = torch.argsort(store.source + shift, stable=True) - take_rows(store.first_edge, graph_of_edge)
         self.reverse_edge = F.pad(reverse, (0, 1))
 
-    def make_room(self, num_nodes: int, num_edges: int) -> PaddedStore:
-        """Return a store with room for as many nodes and edges of other graphs, see :meth:`copy_`."""
-        room = copy.copy(self)
+    def with_capacity(self, num_nodes: int, num_edges: int) -> PaddedStore:
+        """Return a store with capacity for as many nodes and edges of other graphs, see :meth:`copy_`."""
+        store = copy.copy(self)
         for name, value in self._tensors():
             rows = num_edges + 1 if name in ("source", "target", "reverse_edge", "edge_attr") else num_nodes + 1
             kind = {"x": torch.float32, "edge_attr": torch.float32}.get(name, torch.long)
-            setattr(room, name, torch.zeros(rows, *value.shape[1:], dtype=kind, device=value.device))
-        return room
+            setattr(store, name, torch.zeros(rows, *value.shape[1:], dtype=kind, device=value.device))
+        return store
 
     def copy_(self, other: PaddedStore) -> None:
         """Overwrite the graphs by those of ``other``."""
