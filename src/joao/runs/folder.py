@@ -177,7 +177,7 @@ class RunInfo:
 
     @property
     def standardised(self) -> bool:
-        """Whether the molecules that the encoder learned from were standardised, so that others should be."""
+        """Whether the molecules that the encoder learned from were standardised: those to embed should be, too."""
         return is_standardised(self.featuriser)
 
 
@@ -199,10 +199,10 @@ class Run:
         *,
         metrics: Iterable[EpochMetrics] = (),
         weights: Mapping[str, Tensor] | None = None,
-        beside: Mapping[str, Any] | None = None,
+        json_files: Mapping[str, Any] | None = None,
         claimed: bool = False,
     ) -> Run:
-        """Write a run with a first checkpoint of ``state``, or with final ``weights`` and other files of JSON by name.
+        """Write a run with a first checkpoint of ``state``, or with final ``weights`` and other JSON files by name.
 
         The folder must be new or empty, unless the caller has ``claimed`` it (:func:`claim_folder`).
         """
@@ -214,7 +214,7 @@ class Run:
                 run.write_checkpoint(state)
             if weights is not None:
                 run._write_weights(weights)
-            for name, value in (beside or {}).items():
+            for name, value in (json_files or {}).items():
                 write_json(folder / name, value)
             run._write_info(info)  # last: a folder with run.json is a run
         return run
@@ -402,7 +402,7 @@ def lock_run(folder: Path) -> Iterator[None]:
 
 
 def _is_incomplete(folder: Path) -> bool:
-    """Whether a process that was to create a run here was killed, or is still at it."""
+    """Whether a process has begun to create a run here: it is still running, or was killed."""
     return not (folder / "run.json").exists() and temporary_path(folder / "run.json").exists()
 
 

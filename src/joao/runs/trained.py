@@ -116,7 +116,7 @@ class TrainedEncoder:
 
     def save(self, folder: Path, beside: Mapping[str, Any] | None = None, *, claimed: bool = False) -> Run:
         """Write a run folder, and further JSON files ``beside`` by name; see :meth:`joao.runs.folder.Run.create`."""
-        files: dict[str, Any] = {"metrics": self.metrics, "weights": self.weights, "beside": beside}
+        files: dict[str, Any] = {"metrics": self.metrics, "weights": self.weights, "json_files": beside}
         return Run.create(folder, self.recipe, replace(self.info, finished=True), **files, claimed=claimed)
 
 
