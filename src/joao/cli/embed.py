@@ -143,9 +143,9 @@ def write_folder(
         output.notice(f"{quantity(unknown, 'node labels')} did not occur in training.")
     facts = {"folder": str(out), "rows": len(written), "failures": failed, "parts": len(written.parts)}
     output.result({**facts, "computed": written.computed})
-    there = len(written.parts) - written.computed
-    kept = f" ({there} already there)" if there else ""
-    output.say(f"{out}: {quantity(len(written), 'rows')} in {quantity(len(written.parts), 'parts')}{kept}.")
+    earlier = len(written.parts) - written.computed
+    remark = f" ({earlier} already there)" if earlier else ""
+    output.say(f"{out}: {quantity(len(written), 'rows')} in {quantity(len(written.parts), 'parts')}{remark}.")
     output.say(f"Next, in Python: import pandas; pandas.read_parquet({str(out)!r})")
 
 

@@ -104,24 +104,25 @@ def predict_split(
     """Train methods on a split; return their predictions ``(n, T)`` for the test molecules, and their seconds."""
     dataset, kind, columns = data
     assert dataset.targets is not None
-    learn = np.concatenate([work.split.train, work.split.validation])  # what needs no validation also learns from it
+    # Methods without epochs need no validation molecules, and also learn from them.
+    train = np.concatenate([work.split.train, work.split.validation])
     labels, test = dataset.targets, work.split.test
     predicted, seconds = Predictions(), {}
     for number, name in enumerate(work.methods):
         started = time.perf_counter()
         on_state(State(name, number / len(work.methods)))
         if name == "mean":
-            predicted[name] = np.tile(np.nan_to_num(column_means(labels[learn])), (len(test), 1))
+            predicted[name] = np.tile(np.nan_to_num(column_means(labels[train])), (len(test), 1))
         elif name == "finetuned":
             predicted[name] = _finetune(data, work, plan, on_state)
         elif name == "frozen_linear":
-            predicted[name] = _ridge(columns["encoder"][learn], labels[learn], columns["encoder"][test], kind)
+            predicted[name] = _ridge(columns["encoder"][train], labels[train], columns["encoder"][test], kind)
         elif name in KERNELS:
-            parts = [{each: columns[each][rows] for each in KERNELS[name]} for rows in (learn, test)]
-            predicted[name] = KernelRidge.fit(parts[0], labels[learn], kind, work.seed).predict(parts[1])
+            parts = [{each: columns[each][rows] for each in KERNELS[name]} for rows in (train, test)]
+            predicted[name] = KernelRidge.fit(parts[0], labels[train], kind, work.seed).predict(parts[1])
         else:
             column = columns["encoder" if name == "frozen_forest" else name]
-            predicted[name] = Forests.fit(column[learn], labels[learn], kind, work.seed).predict(column[test])
+            predicted[name] = Forests.fit(column[train], labels[train], kind, work.seed).predict(column[test])
         seconds[name] = time.perf_counter() - started
     return predicted, seconds
 

@@ -200,5 +200,5 @@ def make_sendable(method: Any) -> bytes | None:
     """Pickle a method for another process, also functions of a notebook; None if that is not possible."""
     try:
         return pickle.dumps(wrap_non_picklable_objects(method, keep_wrapper=False))
-    except Exception:  # any object can refuse, in its own way
+    except Exception:  # objects may raise anything when they are pickled
         return None

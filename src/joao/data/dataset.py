@@ -216,7 +216,7 @@ class Dataset:
         return self.fingerprint
 
     def has_fingerprint(self, *known: str) -> bool:
-        """Whether these graphs, or the store of shards that they are all graphs of, have one of these fingerprints."""
+        """Whether these graphs, or the store of shards from which they were loaded, have one of these fingerprints."""
         return self.fingerprint in known or self.store_fingerprint in known
 
     @cached_property

@@ -109,7 +109,7 @@ class Features:
         return features
 
     def check(self) -> None:
-        """Refuses what :meth:`from_dataset` would not have made."""
+        """Raise a ValueError for values that :meth:`from_dataset` does not give."""
         for column in self.vocabulary:
             kinds = {type(value) for value in column}
             if not column or kinds not in ({int}, {str}) or list(column) != sorted({*column}):

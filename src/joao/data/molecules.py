@@ -39,9 +39,11 @@ MAX_CYCLIC_ATOMS = 1 << 11
 _CYCLIC, _BRACKETS = re.compile(r"[0-9%/\\]"), re.compile(r"\[[^]]*\]")
 _MAX_MATRIX_ATOMS = 128
 _ATOM_OR_END = re.compile(r"\[[^]\n]*\]|Br|Cl|[BCNOPSFIbcnops*\n]")
+# Codes of the atoms in a text, in one byte each: the element, plus 128 if the text has an ``@``; 255 ends a SMILES.
 _END, _MAY_BE_CHIRAL = 255, 128
 _BOND_TYPES = {"SINGLE": 0, "DOUBLE": 1, "TRIPLE": 2, "AROMATIC": 3}
 _DIRECTIONS = {"ENDUPRIGHT": 1, "ENDDOWNRIGHT": 2}
+# Orders of 1, 2 and 3 are single, double and triple bonds, 1.5 is aromatic; other bonds have type 0, too.
 _TYPE_OF_TWICE_THE_ORDER = np.array([0, 0, 0, 3, 1, 0, 2, 0, 0, 0, 0, 0, 0])
 
 Indices = NDArray[np.int64]

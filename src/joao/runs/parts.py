@@ -352,13 +352,14 @@ def _read_done(folder: Path, stamp: str) -> dict[int, Part]:
 
 
 def _about(path: Path) -> dict[str, Any]:
-    """What a part says about itself."""
+    """The metadata of a part: what it was made from, and its rows, failures and notices."""
     with open_parquet(path) as file:
         about: dict[str, Any] = parse_json(file.metadata.metadata[b"joao"])
     return about
 
 
 def _entry(file: str, about: Mapping[str, Any]) -> Part:
+    """The entry of a part in the manifest, from the metadata of the part."""
     counts = {key: about[key] for key in ("first_row", "rows", "unknown_labels")}
     return Part(file, failures=len(about["failures"]), **counts)
 

@@ -147,7 +147,7 @@ def make_fabric(device: str, precision: str, layout: ProcessLayout | None = None
     level = lightning._logger.level
     lightning._logger.setLevel("WARNING")  # otherwise every process prints a greeting
     try:
-        # Otherwise Lightning connects as torchrun, SLURM or MASTER_ADDR tell.
+        # Otherwise Lightning connects as the variables of torchrun or SLURM, or MASTER_ADDR, specify.
         if RENDEZVOUS in os.environ and not distributed.is_initialized():
             _connect_locally(Path(os.environ[RENDEZVOUS]), "nccl" if kind == "cuda" else "gloo", layout)
         fabric.launch()

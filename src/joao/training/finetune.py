@@ -174,7 +174,7 @@ class Finetuning:
         generators = [torch_generator(seed, f"fine-tuning {purpose}") for purpose in ("batches", "augmentations")]
         validation_batches = self._batches(validation)
         frozen = self._embeddings(train) if self.settings.frozen else None
-        kept, chosen, improved, best = self.state(), 0, 0, -math.inf
+        chosen_state, chosen, improved, best = self.state(), 0, 0, -math.inf
         epochs: list[FitEpoch] = []
         while len(epochs) < self.settings.epochs:
             with temporary_seed(seed, f"fine-tuning epoch {len(epochs)}", self.device), matmul_precision(self.fabric):
@@ -186,13 +186,13 @@ class Finetuning:
                 best, improved = score, len(epochs)
             if score == best:
                 chosen = len(epochs)
-                torch._foreach_copy_(kept, list(self.classifier.state_dict().values()))
+                torch._foreach_copy_(chosen_state, list(self.classifier.state_dict().values()))
             if validation_batches and self.settings.patience and len(epochs) - improved >= self.settings.patience:
                 break
             if should_stop():
                 break
         self.last = self.state()
-        self.set_state(kept)
+        self.set_state(chosen_state)
         return Fit(tuple(epochs), chosen)
 
     def restore_last_epoch(self) -> None:

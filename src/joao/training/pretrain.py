@@ -284,7 +284,7 @@ class Pretraining:
         return metrics
 
     def interrupted_epoch(self) -> EpochMetrics | None:
-        """Return the metrics of an epoch that :meth:`run` was left in; None if it was left between two epochs."""
+        """Return the metrics of the epoch in which :meth:`run` was left; None if it was left between two epochs."""
         return self._metrics(self.progress) if self.progress is not None and self.progress.steps else None
 
     def _metrics(self, progress: EpochProgress) -> EpochMetrics:
