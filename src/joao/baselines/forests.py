@@ -133,6 +133,7 @@ class Forests:
                 continue
             grown = make(**settings, random_state=seed, n_jobs=jobs).fit(columns[known], of_task[known])
             trees += [(task, tree.tree_) for tree in grown.estimators_]
+        # scikit-learn numbers the nodes of each tree from 0; here they are numbered through all trees.
         sizes = [tree.node_count for _, tree in trees]
         roots = np.cumsum([0, *sizes])[:-1].astype(np.int32)
         leaf = np.concatenate([np.zeros(0, bool), *(tree.children_left < 0 for _, tree in trees)])
@@ -171,6 +172,7 @@ class Forests:
         predicted = np.tile(self.constant, (len(columns), 1))
         for first in range(0, len(columns), _ROWS_AT_ONCE):
             rows = columns[first : first + _ROWS_AT_ONCE]
+            # All rows walk down all trees together. A leaf names itself, so a row that has arrived there stays.
             node = np.tile(self.root, (len(rows), 1))
             for _ in range(self.depth):
                 is_left = np.take_along_axis(rows, self.feature[node], axis=1) <= self.threshold[node]
@@ -217,14 +219,16 @@ class Forests:
             and len(task) == len(root)
             and len(feature) == len(number) == len(right)
             and np.array_equal(np.sort(children), own)
+            # A right child comes after the left one; a leaf names itself.
             and bool((right[inner] > own[inner] + 1).all() and (right[~inner] == own[~inner]).all())
             and bool((feature < shape[0]).all() and (feature >= -1).all() and np.isfinite(number).all())
+            # Every task has either a constant or trees.
             and bool(((task >= 0) & (task < num_tasks)).all() and not np.isinf(constant).any())
             and np.array_equal(np.isnan(constant), np.isin(np.arange(num_tasks), task))
         )
         if not is_valid:
             raise ValueError("forest: the nodes are not those of trees")
-        level, depth = root[inner[root]], 0
+        level, depth = root[inner[root]], 0  # the nodes with children, level by level in all trees
         while len(level):
             below = np.concatenate([level + 1, right[level]])
             level, depth = below[inner[below]], depth + 1

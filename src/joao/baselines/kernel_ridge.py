@@ -144,8 +144,8 @@ def fit_ridge(features: Matrix, labels: NDArray[np.float32], kind: str) -> tuple
         elif kind == "binary" and len(np.unique(y)) < 2:
             bias[task] = _CERTAIN if len(y) and y[0] == 1 else -_CERTAIN
         elif kind == "binary":
-            share = np.where(y == 1, 0.5 / y.mean(), 0.5 / (1 - y.mean()))
-            coefficients, intercept, left_out = _ridge(features[known], 2 * y - 1, share)
+            weights = np.where(y == 1, 0.5 / y.mean(), 0.5 / (1 - y.mean()))
+            coefficients, intercept, left_out = _ridge(features[known], 2 * y - 1, weights)
             slope, offset = _calibrate(left_out, y)
             weight[task], bias[task] = slope * coefficients, slope * intercept + offset
     return weight, bias
@@ -166,6 +166,8 @@ def _ridge(x: Matrix, y: Matrix, weights: Matrix) -> tuple[Matrix, float, Matrix
         values, vectors = singular**2, directions.T
     else:
         values, vectors = eigh(z.T @ z)
+    # With one decomposition, every penalty costs a few products. Without row i, its residual is that of the fit to all
+    # rows divided by 1 - leverage_i, so that no fit is repeated to leave rows out.
     values, rotated, best = np.maximum(values, 0), z @ vectors, np.inf
     along = rotated.T @ target
     for penalty in PENALTIES:

@@ -121,14 +121,14 @@ def _new_encoder(recipe: Recipe, store: Store, custom: nn.Module | EncoderFactor
         custom = copy.deepcopy(custom)
     else:
         try:
-            made = custom(store.num_features, store.num_edge_features)
+            module = custom(store.num_features, store.num_edge_features)
         except TypeError as error:
             raise UserError(
                 f"encoder: {short_repr(custom)} must take the numbers of node and edge features ({one_line(error)})."
             ) from error
-        if not isinstance(made, nn.Module):
-            raise UserError(f"encoder: {short_repr(custom)} must return a torch module, got {short_repr(made)}.")
-        custom = made
+        if not isinstance(module, nn.Module):
+            raise UserError(f"encoder: {short_repr(custom)} must return a torch module, got {short_repr(module)}.")
+        custom = module
     example = torch.arange(min(len(store), 4))
     return custom if isinstance(custom, Encoder) else ModuleEncoder(custom, store.batch(example))
 

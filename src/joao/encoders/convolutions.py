@@ -167,9 +167,9 @@ def _output_shape(convolution: nn.Module, num_features: int, num_edge_features: 
     edge = torch.tensor([[1, 0], [0, 1]])
     values = {"edge_attr": torch.ones(2, num_edge_features), "edge_weight": torch.ones(2)}
     names = _edge_argument(convolution, num_edge_features, named=True)
-    made = convolution.eval()(torch.zeros(2, num_features), edge, **{name: values[name] for name in names})
+    output = convolution.eval()(torch.zeros(2, num_features), edge, **{name: values[name] for name in names})
     convolution.train()
-    return tuple(made.shape)
+    return tuple(output.shape)
 
 
 def _edge_argument(convolution: nn.Module, num_edge_features: int, named: bool) -> tuple[str, ...]:

@@ -143,8 +143,8 @@ class MoleculeGin(MeanEncoder, StackableEncoder):
         for number, (hidden, outer) in enumerate(linear):
             total = neighbour_sum(x, views) + counts @ self.bonds[number]
             inside = torch.relu(total @ hidden.weight.mT + hidden.bias.unsqueeze(-2))
-            made = normalise_views(inside @ outer.weight.mT, views.keep, norms[number], moments)
-            x = self._activate(made, number)
+            output = normalise_views(inside @ outer.weight.mT, views.keep, norms[number], moments)
+            x = self._activate(output, number)
         if self.training:
             update_running_statistics(norms, views.keep, moments)
         return graph_sum(x, views) / graph_sum(mask, views).clamp(min=1)

@@ -71,8 +71,8 @@ class ResGcn(StackableEncoder):
         # A diffusion includes the scaling by degrees.
         c = (1 + batch.first_edge.diff()).to(x.dtype).rsqrt().unsqueeze(1) if self.diffusion is None else 1
         for convolution, norm in zip(self.convolutions, norms, strict=True):
-            made = torch.relu(convolution(c * add_neighbours(c * norm(x), matrix)))
-            x = x + made if self.residual else made
+            output = torch.relu(convolution(c * add_neighbours(c * norm(x), matrix)))
+            x = x + output if self.residual else output
         return x
 
     def encode_padded(self, views: PaddedViews) -> Tensor:
@@ -99,12 +99,12 @@ class ResGcn(StackableEncoder):
 
     def _embed(self, pooled: Tensor, views: PaddedViews) -> Tensor:
         """Turn ``(V, G, d)`` sums over nodes into embeddings."""
-        before, behind = norms = cast(Sequence[nn.BatchNorm1d], self.graph_norms)
+        before, after = norms = cast(Sequence[nn.BatchNorm1d], self.graph_norms)
         has_nodes = (views.first_node.diff() > 0).expand(pooled.shape[:2])
         moments: list[Moments] = []
         x = normalise_views(pooled, has_nodes, before, moments)
         hidden = _relu_with_residual(x @ self.last.weight.mT, self.last.bias, None)
-        embeddings = normalise_views(hidden, has_nodes, behind, moments)
+        embeddings = normalise_views(hidden, has_nodes, after, moments)
         if self.training:
             update_running_statistics(norms, has_nodes, moments)
         return embeddings

@@ -192,13 +192,13 @@ def _reasons(run: ReportedRun) -> dict[str, str]:
 def _graph_sets(runs: Sequence[ReportedRun]) -> dict[str, Any]:
     """The graphs on the maps by fingerprint; runs on the same data share them."""
     graphs_by_key = {each.graphs.key: each.graphs for each in runs if each.graphs is not None}
-    sets, left = {}, MOST_CHARACTERS
+    sets, remaining = {}, MOST_CHARACTERS
     by_size = sorted(graphs_by_key.items(), key=lambda item: item[1].sample.num_edges)
     for before, (key, graphs) in enumerate(by_size):
         # Each set gets an equal part of the remaining space; small sets come first and leave space to the others.
-        most = left // (len(graphs_by_key) - before)
-        sets[key] = graph_set(graphs.sample, graphs.numbers.tolist(), graphs.total, most)
-        left -= len(json.dumps([sets[key][name] for name in ("names", "smiles", "drawings")]))
+        share = remaining // (len(graphs_by_key) - before)
+        sets[key] = graph_set(graphs.sample, graphs.numbers.tolist(), graphs.total, share)
+        remaining -= len(json.dumps([sets[key][name] for name in ("names", "smiles", "drawings")]))
     return sets
 
 

@@ -274,16 +274,16 @@ def buffer_capacity(sizes: Counter[int], count: int) -> int:
     the largest :math:`b` graphs. It depends on the data only, so that neither seed nor length of a training changes the
     shapes and with them the random draws.
     """
-    most, left = 0, count
+    largest_total, remaining = 0, count
     for size in sorted(sizes, reverse=True):
-        taken = min(left, sizes[size])
-        most, left = most + taken * size, left - taken
+        number = min(remaining, sizes[size])
+        largest_total, remaining = largest_total + number * size, remaining - number  # of the largest graphs
     # Integers are exact, so that graphs in memory and in shards give the same.
     total = sum(size * graphs for size, graphs in sizes.items())
     squares = sum(size * size * graphs for size, graphs in sizes.items())
     graphs = sizes.total()
     deviation = math.sqrt((graphs * squares - total**2) / graphs**2)
-    return min(most, math.ceil(count * (total / graphs) + 4 * math.sqrt(count) * deviation))
+    return min(largest_total, math.ceil(count * (total / graphs) + 4 * math.sqrt(count) * deviation))
 
 
 def drop_unused_edge_attr(encoder: Encoder, store: GraphStore) -> GraphStore:
