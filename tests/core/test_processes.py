@@ -9,7 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from joao.core.processes import Ended, Processes, map_in_processes, pickle_call, ray_cluster
+from joao.core.engines import ray_cluster
+from joao.core.processes import Ended, Processes, map_in_processes, pickle_call
 from tests.messages import refused
 
 
@@ -128,6 +129,6 @@ def test_a_ray_cluster_that_does_not_answer_is_named(monkeypatch):
         raise ConnectionError("Failed to connect to Ray cluster at 10.0.0.1:6379")
 
     fake = SimpleNamespace(is_initialized=lambda: False, init=init)
-    monkeypatch.setattr("joao.core.processes._import_ray", lambda: fake)
+    monkeypatch.setattr("joao.core.engines._import_ray", lambda: fake)
     with refused("engine", "10.0.0.1:6379", "RAY_ADDRESS"), ray_cluster():
         pass

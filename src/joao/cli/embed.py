@@ -107,8 +107,8 @@ def write_folder(
         standardise: whether to standardise molecules; None: as the model was trained.
         options: options of :func:`joao.runs.parts.write_parts`; None for the default.
     """
+    from joao.core.engines import check_engine
     from joao.core.files import import_parquet
-    from joao.core.processes import check_engine
     from joao.data.formats.smiles import Columns
     from joao.runs.parts import FAILURES, PART_ROWS, encoder_of, load_model, open_sources, write_parts
     from joao.training.device import pick_device

@@ -27,6 +27,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from joao.core.engines import check_engine, map_on, ray_cluster
 from joao.core.errors import UserError, short_repr, user_error_on_failure
 from joao.core.files import (
     already_exists,
@@ -39,7 +40,7 @@ from joao.core.files import (
     write_file,
     write_json,
 )  # fmt: skip
-from joao.core.processes import check_engine, in_order, map_on, ray_cluster
+from joao.core.processes import in_order
 from joao.core.provenance import versions
 from joao.core.tables import format_csv
 from joao.data import Dataset, read
@@ -159,7 +160,7 @@ def embed(
         model: a run, a file of ``joao export``, or the name of a bundled model.
         out: folder for Parquet parts. An interrupted call goes on where it stopped.
         engine: ``local`` or ``ray``.
-        workers: number of processes, see :func:`joao.core.processes.map_on`.
+        workers: number of processes, see :func:`joao.core.engines.map_on`.
         device: ``auto`` (a GPU if there is one), ``cpu`` or ``cuda``.
         smiles, identifiers: columns of a table (detected if not given).
         standardise: see :func:`joao.read`; None: as the molecules that the model learned from.
