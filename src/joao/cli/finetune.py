@@ -158,8 +158,8 @@ def _print_finetuned(finetuned: FinetunedModel, kind: str, output: Output) -> No
         fix = "Try --split random, or" if info.split == "scaffold" else "Try"
         output.say(f"No test {name}: no task has both 0 and 1 among {tested}. {fix} a larger --test-share.")
     else:
-        how = "with other scaffolds" if info.split == "scaffold" else "chosen at random"
-        output.say(f"Test {name} {figures}, on {tested} {how}, evaluated once.")
+        choice = "with other scaffolds" if info.split == "scaffold" else "chosen at random"
+        output.say(f"Test {name} {figures}, on {tested} {choice}, evaluated once.")
         if finetuned.members:
             _print_members(finetuned.scores["test"], name, output)
             return

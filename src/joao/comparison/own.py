@@ -151,18 +151,20 @@ def raise_on_interrupt() -> Iterator[None]:
 def _make_rows(method: Any, graphs: Dataset, seeds: Mapping[str, int]) -> Any:
     try:
         if is_estimator(method):
-            fresh = clone(method) if hasattr(method, "get_params") else copy.deepcopy(method)
-            fresh = fresh.set_params(**seeds) if seeds else fresh
+            copied = clone(method) if hasattr(method, "get_params") else copy.deepcopy(method)
+            copied = copied.set_params(**seeds) if seeds else copied
             return (
-                fresh.fit_transform(graphs) if hasattr(fresh, "fit_transform") else fresh.fit(graphs).transform(graphs)
+                copied.fit_transform(graphs)
+                if hasattr(copied, "fit_transform")
+                else copied.fit(graphs).transform(graphs)
             )
         return method(graphs, **seeds)
     except Exception as error:
         if isinstance(error, UserError) or is_out_of_memory(error):
             raise
-        place = traceback.extract_tb(error.__traceback__)[-1]
+        frame = traceback.extract_tb(error.__traceback__)[-1]
         what = f"{type(error).__name__}: {one_line(error)}"
-        raise UserError(f"{what} ({Path(place.filename).name}, line {place.lineno}).") from error
+        raise UserError(f"{what} ({Path(frame.filename).name}, line {frame.lineno}).") from error
 
 
 def _check_rows(rows: Any, num_graphs: int) -> Rows:

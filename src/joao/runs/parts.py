@@ -261,9 +261,10 @@ def write_parts(
             expected = _begin(folder, origin)
             done = _read_done(folder, stamp)
             computed, rows = 0, sum(part.rows for part in done.values())
+            # Nothing is computed, and no process started, for a complete folder in which all parts are still there.
             if expected is None or list(expected) != [done.get(number) for number in range(len(expected))]:
-                made = sources[0].columns, sources[0].options
-                compute = _PartWriter(model, *made, kind, folder.absolute(), stamp)
+                how_to_read = sources[0].columns, sources[0].options
+                compute = _PartWriter(model, *how_to_read, kind, folder.absolute(), stamp)
                 missing = _blocks(sources, part_rows, done)
                 for _, (number, part) in map_on(engine, compute, missing, workers, on_gpu=kind != "cpu"):
                     done[number], computed, rows = part, computed + 1, rows + part.rows
