@@ -51,15 +51,15 @@ def name_methods(requested: Any, known: Sequence[str]) -> dict[str, Any]:
             continue
         for name, method in item.items() if isinstance(item, Mapping) else [("", item)]:
             _check_method(method, name)
-            taken = [*methods, *known]
-            if not isinstance(name, str) or (name and (name in taken or "+" in name or name != name.strip())):
+            reserved = [*methods, *known]
+            if not isinstance(name, str) or (name and (name in reserved or "+" in name or name != name.strip())):
                 raise UserError(
                     f"compare: {short_repr(name)} cannot be the name of an own method. Use text without '+' that is "
                     "not the name of another method."
                 )
             base = name or _default_name(method)
-            names = (base if number == 1 else f"{base}-{number}" for number in range(1, len(taken) + 2))
-            methods[next(each for each in names if each not in taken)] = method
+            names = (base if number == 1 else f"{base}-{number}" for number in range(1, len(reserved) + 2))
+            methods[next(each for each in names if each not in reserved)] = method
     return methods
 
 

@@ -27,9 +27,9 @@ def merge_duplicates(
     Returns:
         The data set, the numbers of the molecules that are left, and a notice, or None if nothing was merged.
     """
-    everything = np.arange(len(dataset))
+    all_rows = np.arange(len(dataset))
     if not is_standardised(dataset.featuriser) or len({*dataset.smiles}) == len(dataset.smiles):
-        return dataset, everything, None
+        return dataset, all_rows, None
     group_of: dict[tuple[str, str], int] = {}
     keys = zip(dataset.smiles, parts or ("",) * len(dataset), strict=True)
     group = np.array([group_of.setdefault(key, len(group_of)) for key in keys])

@@ -131,9 +131,9 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
             return float(np.average(is_right, weights=weights[:, None] * ~np.isnan(labels)))
         labels, graphs = _labels_per_graph(dataset, y)
         if (labels.dtype.kind == "U") != (self.classes_.dtype.kind == "U"):
-            given, known = (_plain_labels(some[:1])[0] for some in (labels, self.classes_))
+            own, known = (_plain_labels(some[:1])[0] for some in (labels, self.classes_))
             raise UserError(
-                f"{dataset.name}: y: labels such as {given!r} do not match classes such as {known!r}. Use only "
+                f"{dataset.name}: y: labels such as {own!r} do not match classes such as {known!r}. Use only "
                 "integers or only text."
             )
         return float(accuracy_score(labels, predicted[graphs], sample_weight=weights[graphs]))

@@ -178,14 +178,14 @@ def split_graphs(dataset: Dataset, kind: str, validation_share: float, test_shar
 
 
 def _random_split(dataset: Dataset, validation_share: float, test_share: float, seed: int) -> Split:
-    everything = np.arange(len(dataset))
-    classes = np.zeros_like(everything) if dataset.classes is None else dataset.classes
-    rest, test = everything, everything[:0]
+    all_graphs = np.arange(len(dataset))
+    classes = np.zeros_like(all_graphs) if dataset.classes is None else dataset.classes
+    remaining, test = all_graphs, all_graphs[:0]
     if test_share:
-        rest, test = hold_out(classes, test_share, numpy_generator(seed, "test"))
+        remaining, test = hold_out(classes, test_share, numpy_generator(seed, "test"))
     share = validation_share / (1 - test_share)
-    learn, choose = hold_out(classes[rest], share, numpy_generator(seed, "validation"))
-    return Split(rest[learn], rest[choose], test)
+    learn, choose = hold_out(classes[remaining], share, numpy_generator(seed, "validation"))
+    return Split(remaining[learn], remaining[choose], test)
 
 
 def _scaffold_groups(dataset: Dataset) -> Sequence[str] | Sequence[int]:

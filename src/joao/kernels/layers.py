@@ -236,10 +236,10 @@ class _ReluNorm(torch.autograd.Function):
 
         z, bias, keep, scale, means, variances, counts = ctx.saved_tensors
         # The kernel also adds gradients of sums over graphs; here there are none: one graph with gradient 0.
-        nothing = z.new_zeros(len(z), 1, z.shape[2])
+        no_gradient = z.new_zeros(len(z), 1, z.shape[2])
         one_graph = keep.new_zeros(z.shape[1], dtype=torch.long)
         dz, d_scale, d_shift, d_bias = _triton.normalise_backward(
-            dy, nothing, one_graph, z, bias, keep, scale, means, variances, counts, ctx.eps, ctx.floor
+            dy, no_gradient, one_graph, z, bias, keep, scale, means, variances, counts, ctx.eps, ctx.floor
         )
         return dz, d_bias, None, d_scale, d_shift, None, None
 

@@ -94,7 +94,7 @@ def graph_set(dataset: Dataset, numbers: Sequence[int], total: int, most_charact
     """
     codec = GraphCodec.of(dataset)
     names = [name[:_NAME_LENGTH] for name in dataset.graph_names]
-    left = most_characters - sum(len(name) + 3 for name in names)
+    characters_left = most_characters - sum(len(name) + 3 for name in names)
     drawings: list[list[str] | None] = [None] * len(dataset)
     smiles: list[str] | None = [""] * len(dataset) if dataset.smiles else None
     sizes = np.diff(dataset.first_node)
@@ -103,8 +103,8 @@ def graph_set(dataset: Dataset, numbers: Sequence[int], total: int, most_charact
             continue
         text = codec.encode(graph)
         own = dataset.smiles[graph] if smiles is not None else ""
-        left -= sum(len(part) + 3 for part in text) + len(own) + 3
-        if left < 0:
+        characters_left -= sum(len(part) + 3 for part in text) + len(own) + 3
+        if characters_left < 0:
             break
         drawings[graph] = text
         if smiles is not None:

@@ -204,15 +204,15 @@ def _summary(trained: TrainedEncoder, finetuned: FinetunedModel | None) -> str:
     if finetuned is not None:
         facts, names = finetuned.info, finetuned.tasks or finetuned.class_names
         training = f"{facts.num_train:,} {graphs} for training, {facts.num_validation:,} for validation"
-        how = "It was then fine-tuned on labels of"
+        beginning = "It was then fine-tuned on labels of"
         if finetuned.members:
             training = f"{facts.num_train + facts.num_validation:,} {graphs} for training"
-            how = (
+            beginning = (
                 "The file has an ensemble with it, the mean of forests on ECFP and on descriptors and of kernel ridge "
                 "regression on its embeddings and ECFP; the encoder is unchanged. The ensemble was trained on labels of"
             )
         lines.append(
-            f"{how} {plain_text(facts.data)} and predicts {_KINDS[finetuned.kind]} "
+            f"{beginning} {plain_text(facts.data)} and predicts {_KINDS[finetuned.kind]} "
             f"({plain_text(join_names(names))}). {plain_text(facts.split.capitalize())} split: {training}"
             + (f", {facts.num_test:,} for testing." if facts.num_test else ".")
         )

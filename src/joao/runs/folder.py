@@ -297,7 +297,7 @@ class Run:
         for path in self.checkpoints():
             try:
                 tensors = read_tensors(path, checked=True)
-                kept = self.metrics(int(tensors["position"][0]))  # later lines may be incomplete
+                metrics_so_far = self.metrics(int(tensors["position"][0]))  # later lines may be incomplete
             except (LookupError, ValueError, RuntimeError) as error:
                 damaged[path] = str(error) if isinstance(error, UserError) else f"{path}: is damaged ({error})."
                 continue
@@ -305,7 +305,7 @@ class Run:
                 warnings.warn(f"{fault} Continuing from the older {path.name}.", JoaoNotice, stacklevel=2)
             for useless in (*damaged, *self.folder.glob(".*.safetensors.*"), *self.folder.glob(".metrics.jsonl.*")):
                 useless.unlink(missing_ok=True)
-            write_file(self.folder / "metrics.jsonl", "".join(format_epoch(metrics) for metrics in kept))
+            write_file(self.folder / "metrics.jsonl", "".join(format_epoch(metrics) for metrics in metrics_so_far))
             return tensors
         none = f"{self.folder}: has no checkpoint. Remove the folder and start again."
         raise UserError(next(iter(damaged.values()), none))

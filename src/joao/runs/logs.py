@@ -159,12 +159,12 @@ class TrainingView:
     def time_left(self) -> str:
         """Estimate the time left: inside an epoch from all steps, after it from the median of the last five epochs."""
         if self.batch is not None:
-            left = self.batch.seconds_left
+            seconds_left = self.batch.seconds_left
         elif self.last is not None:
-            left = sorted(self._seconds)[len(self._seconds) // 2] * (self.epochs - self.last.epoch)
+            seconds_left = sorted(self._seconds)[len(self._seconds) // 2] * (self.epochs - self.last.epoch)
         else:
             return "-:--:--"
-        return format_seconds(left - (time.monotonic() - self._updated_at))
+        return format_seconds(seconds_left - (time.monotonic() - self._updated_at))
 
     def top_pairs(self, count: int) -> list[tuple[str, float]]:
         """The most probable pairs, summed over strengths; empty if the policy does not learn."""

@@ -162,8 +162,8 @@ def neighbors(
                 yield np.array([each.row for each in named], dtype=np.int64), space.rows(dataset)
 
         def forget(best: NDArray[np.int64]) -> None:
-            kept = {*best.ravel().tolist()}
-            for row in about.keys() - kept:
+            rows_in_results = {*best.ravel().tolist()}
+            for row in about.keys() - rows_in_results:
                 del about[row]
 
         found = _search(rows, parts_of_library(), k, space, forget)

@@ -431,9 +431,9 @@ def _outputs(model: Model, dataset: Dataset) -> dict[str, NDArray[Any]]:
     if isinstance(model, TrainedEncoder):
         empty = np.zeros((0, model.encoder.embedding_size), dtype=np.float32)
         return {"embedding": model.embed(dataset).numpy() if len(dataset) else empty}
-    none = torch.zeros(0, len(model.classes or model.tasks))
-    nothing = Prediction(none, none if model.members else None, none)
-    return prediction_columns(model, model.predict_with_std(dataset) if len(dataset) else nothing)
+    no_rows = torch.zeros(0, len(model.classes or model.tasks))
+    no_predictions = Prediction(no_rows, no_rows if model.members else None, no_rows)
+    return prediction_columns(model, model.predict_with_std(dataset) if len(dataset) else no_predictions)
 
 
 def prediction_columns(model: FinetunedModel, predicted: Prediction) -> dict[str, NDArray[Any]]:

@@ -122,11 +122,11 @@ class Checkpointer:
         per_second = (training.step - self.reported_step) / (now - self.reported_at)
         # The mean since the start includes the updates of the policy, which the last second may not.
         seconds_per_step = (now - self.started_at) / (training.step - self.first_step)
-        left = (training.schedule.epochs - training.epoch) * batches - progress.steps
+        steps_left = (training.schedule.epochs - training.epoch) * batches - progress.steps
         self.reported_step, self.reported_at = training.step, now
         loss = training.steps.loss_sum.item() * training.num_losses / min(progress.steps * size, len(training.store))
         return BatchMetrics(
-            training.epoch + 1, progress.steps, batches, loss, per_second * size, seconds_per_step * left
+            training.epoch + 1, progress.steps, batches, loss, per_second * size, seconds_per_step * steps_left
         )
 
     def _is_due(self) -> bool:

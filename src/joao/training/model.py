@@ -60,11 +60,11 @@ class BatchSampler:
     def draw(self, generator: torch.Generator) -> Iterator[list[Tensor]]:
         """Yield lists of batches (indices of graphs) that make up one epoch; each list is drawn when it is needed."""
         held_back = torch.zeros(0, dtype=torch.long)
-        seen = 0
+        num_drawn = 0
         for indices in self._windows(generator):
-            seen += indices.numel()
+            num_drawn += indices.numel()
             waiting = torch.cat([held_back, indices]) if held_back.numel() else indices
-            if seen == self.num_graphs:
+            if num_drawn == self.num_graphs:
                 yield split_into_batches(waiting, self.batch_size, self.least)
                 return
             # Hold back some graphs, so that a small last batch can be merged into another batch.

@@ -163,10 +163,10 @@ class Shards:
 
     def whole(self) -> Dataset:
         """Read all graphs into memory, with labels and names, as if read from the source."""
-        whole = concatenate_datasets(list(self.pieces()), self.name)
-        whole = _with_classes_in_order(replace(whole, notices=self.notices))
-        vars(whole)["store_fingerprint"] = self.fingerprint
-        return whole
+        dataset = concatenate_datasets(list(self.pieces()), self.name)
+        dataset = _with_classes_in_order(replace(dataset, notices=self.notices))
+        vars(dataset)["store_fingerprint"] = self.fingerprint
+        return dataset
 
     def labels(self) -> Dataset:
         """Read graph names, classes, tasks and failures, without nodes and edges."""
@@ -203,11 +203,11 @@ class Shards:
 
 
 def _without_graphs(dataset: Dataset) -> Dataset:
-    nothing = np.zeros(len(dataset) + 1, dtype=np.int64)
+    empty_offsets = np.zeros(len(dataset) + 1, dtype=np.int64)
     return replace(
         dataset,
-        first_node=nothing,
-        first_edge=nothing,
+        first_node=empty_offsets,
+        first_edge=empty_offsets,
         source=dataset.source[:0],
         target=dataset.target[:0],
         node_labels=None,
@@ -343,8 +343,8 @@ class _MappedRows:
                     raise ValueError(f"{name} has a wrong length")
             if not {"first_node", "first_edge", "source", "degrees"} <= entries.keys():
                 raise ValueError("an array is missing")
-            whole = ("U8", "U16", "U32")
-            if any(entries[name]["dtype"] not in whole and entries[name]["shape"][0] for name in _AS_STORED):
+            integers = ("U8", "U16", "U32")
+            if any(entries[name]["dtype"] not in integers and entries[name]["shape"][0] for name in _AS_STORED):
                 raise ValueError("node numbers are not integers")
         last = max(entry["data_offsets"][1] for entry in entries.values())
         return entries, types, size - last
@@ -361,10 +361,10 @@ class _MappedRows:
     def _map(self, number: int) -> None:
         info = self.index.shards[number]
         entries, _, start = self._headers[number]
-        whole = _mapping(self.folder / info.file, info.bytes)
+        content = _mapping(self.folder / info.file, info.bytes)
         for name in self._views.keys() & entries.keys():
             first, last = entries[name]["data_offsets"]
-            self._views[name][number] = whole[start + first : start + last]
+            self._views[name][number] = content[start + first : start + last]
         self._mapped.add(number)
 
     def _form_of(self, name: str, shard: int) -> _Form | None:
