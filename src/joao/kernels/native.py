@@ -225,6 +225,7 @@ class CompiledCore:
         replaced = torch.empty(nodes.value, self.num_features)
         outputs = [c_void_p(each.data_ptr()) for each in (row, source, target, graph_of_node, replaced)]
         self.library.joao_view_copy(self._handle, 0, c_int64(graphs.numel()), c_int64(self.num_features), *outputs)
+        # A node has the features of a row of the store or, if ``row`` is -1 - i, those in row i of ``replaced``.
         x = torch.where(row.unsqueeze(1) < 0, replaced[(-1 - row).clamp(min=0)], self._x()[row.clamp(min=0)])
         return GraphBatch(x, source, target, graph_of_node, graphs.numel())
 

@@ -196,7 +196,7 @@ def open_sources(
 
     Of several tables, some may have a header only, as programs write them that divide rows among files.
     """
-    if isinstance(source, list | tuple) and source and all(_is_file(each) for each in source):
+    if isinstance(source, list | tuple) and source and all(map(_is_file, source)):
         paths: list[Any] = [*source]
     elif isinstance(source, str | os.PathLike):
         paths = _tables_in(Path(source)) or [source]

@@ -319,6 +319,7 @@ def _parts(files: OgbFiles, form: _Form, num_nodes: Indices, num_edges: Indices)
         def rows(file: str, dtype: type[np.generic], columns: int) -> Rows:
             return stack.enter_context(files.rows(file, dtype, columns))
 
+        # One reader per file: edges, the columns of nodes (several files for syntax trees) and edge attributes, if any.
         edge = rows("raw/edge", np.int64, 2)
         is_syntax, is_molecule = form.kind == "syntax_trees", form.kind == "ogb_molecules"
         node = [rows("raw/node-feat", np.int64, 2 if is_syntax else form.node_columns)] if form.node_columns else []

@@ -284,7 +284,9 @@ def _roles(place: str, names: list[str], columns: Columns) -> _Roles:
         may_be_tasks = [number for number in rest if _plain_name(names[number]) not in reserved]
     else:
         numbers = {name: number for number, name in enumerate(names)}
-        may_be_tasks = [numbers.get(name) or _named_column(place, names, name) for name in columns.tasks]
+        may_be_tasks = [
+            numbers[name] if name in numbers else _named_column(place, names, name) for name in columns.tasks
+        ]
         if not {*may_be_tasks} <= {*rest} or len({*may_be_tasks}) < len(may_be_tasks):
             raise UserError(f"{place}: tasks must be different columns, other than SMILES and identifiers.")
     return _Roles(smiles, identifiers, dict.fromkeys(may_be_tasks), sorted({*rest} - {*may_be_tasks}))

@@ -202,6 +202,7 @@ class BufferPool:
 
     def load(self, batches: Sequence[Tensor]) -> Iterable[DeviceBatch]:
         """Move batches (indices of graphs on the CPU) to the device: in one transfer, or from shards when needed."""
+        # Which batches fit is decided on the host, before any of them is moved, so that training never waits for it.
         indices = torch.cat(list(batches))
         own_sizes = [each[indices] for each in self.sizes] if self.feed is None else self.feed.sizes(indices)
         counts = [graphs.numel() for graphs in batches]
