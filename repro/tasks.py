@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
 
-from joao.core.processes import map_in_processes, map_on_ray
+from joao.core.engines import map_on_ray
+from joao.core.processes import map_in_processes
 
 Task = TypeVar("Task")
 

@@ -577,7 +577,7 @@ def test_shards_are_replayed_as_graphs_on_the_card(dataset, as_shards, monkeypat
         training = Pretraining(store, build_method(recipe, store), recipe.training, make_fabric("cuda", "32-true"))
         assert training.is_fast
         results.append([(each.loss, each.pair_losses) for each in training.run()])
-    assert len(training.steps.buffers.feed.rooms) == 2
+    assert len(training.steps.buffers.feed.stores) == 2
     assert max(map(len, chunks)) > 4
     for one, other in zip(*results, strict=True):
         assert one[0] == pytest.approx(other[0], rel=1e-4)

@@ -55,7 +55,7 @@ def run_options(
     engine: str = "local",
 ) -> RunOptions:
     """Collect the options of a command. The device must support the precision."""
-    from joao.core.processes import check_engine
+    from joao.core.engines import check_engine
     from joao.training.device import check_precision
     from repro.protocols.cells import RunOptions
 

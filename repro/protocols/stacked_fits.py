@@ -83,16 +83,16 @@ def fit_all(finetuning: Finetuning, parts: Sequence[Part]) -> Iterator[Fit]:
 
 def can_be_stacked(finetuning: Finetuning, parts: Sequence[Part]) -> bool:
     """Return whether :func:`fit_all` can stack the fits."""
-    how = finetuning.how
+    settings = finetuning.settings
     # All fits must take the same number of steps per epoch. A last batch of one graph would be merged with the batch
     # before it. Patience stops fits at different epochs.
-    steps = {-(-part.train.numel() // how.batch_size) for part in parts}
+    steps = {-(-part.train.numel() // settings.batch_size) for part in parts}
     return (
         finetuning.is_fast
         and isinstance(finetuning.classifier.encoder, StackableEncoder)
-        and not how.patience
+        and not settings.patience
         and len(steps) == 1
-        and all(part.train.numel() % how.batch_size != 1 and part.validation.numel() for part in parts)
+        and all(part.train.numel() % settings.batch_size != 1 and part.validation.numel() for part in parts)
     )
 
 
@@ -136,7 +136,7 @@ class StackedFits:
     """Stacked fits of ``parts``, starting from the weights of ``finetuning``."""
 
     def __init__(self, finetuning: Finetuning, parts: Sequence[Part]) -> None:
-        self.how, self.fabric, self.parts = finetuning.how, finetuning.fabric, parts
+        self.settings, self.fabric, self.parts = finetuning.settings, finetuning.fabric, parts
         device = finetuning.device
         # Lists of graphs are padded with the index of an additional graph without nodes and labels.
         self.empty_graph = len(finetuning.store)
@@ -155,7 +155,7 @@ class StackedFits:
             for ours, value in zip(self.state, finetuning.classifier.state_dict().values(), strict=True):
                 ours[number] = value
         self.optimiser = torch.optim.Adam(
-            self.classifier.parameters(), lr=self.how.learning_rate, fused=True, capturable=device.type == "cuda"
+            self.classifier.parameters(), lr=self.settings.learning_rate, fused=True, capturable=device.type == "cuda"
         )
         self.runner = CudaGraphRunner(device, [])
         self.pool = cast(Sequence[PaddedAugmentation], finetuning.pool)
@@ -170,7 +170,7 @@ class StackedFits:
         self.kept = [value.clone() for value in self.state]
         self.best = torch.full((len(parts),), -math.inf, dtype=torch.float64, device=device)
         self.epoch = torch.zeros(1, dtype=torch.long, device=device)
-        self.history = torch.zeros(self.how.epochs, 3, len(parts), dtype=torch.float64, device=device)
+        self.history = torch.zeros(self.settings.epochs, 3, len(parts), dtype=torch.float64, device=device)
 
     def run(self, after_epoch: Callable[[int], None] = lambda epoch: None) -> list[Fit]:
         """Run all fits. Then ``kept`` has the weights of the selected epochs and ``state`` those of the last epoch.
@@ -187,7 +187,7 @@ class StackedFits:
         drawn = [torch_generator(part.seed, "fine-tuning augmentations") for part in self.parts]
         draws = temporary_seed(self.parts[0].seed, "fine-tuning side by side", self.loss_sum.device)  # of dropout
         with draws, matmul_precision(self.fabric):
-            for epoch in range(self.how.epochs):
+            for epoch in range(self.settings.epochs):
                 for step in on_device:
                     stacked = batches_by_size[step.shape[2]]
                     stacked.graphs.copy_(step[epoch])
@@ -202,10 +202,10 @@ class StackedFits:
         """Draw graphs for all fits as :class:`Finetuning` does: one tensor ``(epochs, F, G)`` per step of an epoch."""
         generators = [torch_generator(part.seed, "fine-tuning batches") for part in self.parts]
         epochs = []
-        for _ in range(self.how.epochs):
+        for _ in range(self.settings.epochs):
             drawn = [
                 split_into_batches(
-                    part.train[torch.randperm(part.train.numel(), generator=generator)], self.how.batch_size
+                    part.train[torch.randperm(part.train.numel(), generator=generator)], self.settings.batch_size
                 )
                 for part, generator in zip(self.parts, generators, strict=True)
             ]
@@ -267,7 +267,7 @@ class StackedFits:
         found = torch.stack([self.loss_sum / self.num_train, losses, scores]).double()
         self.history.index_copy_(0, self.epoch, found.unsqueeze(0))
         # Labels of one class only have no score; the loss is used instead, as in Finetuning.
-        score = torch.where(scores.isnan() | (self.how.choose_by == "loss"), -losses.double(), scores)
+        score = torch.where(scores.isnan() | (self.settings.choose_by == "loss"), -losses.double(), scores)
         good = score >= self.best
         self.best.copy_(torch.maximum(score, self.best))
         for kept, value in zip(self.kept, self.state, strict=True):
@@ -283,8 +283,8 @@ class StackedFits:
     def _fit(self, number: int) -> Fit:
         epochs = [FitEpoch.of(*values) for values in self.history[:, :, number].tolist()]
         for each in epochs:
-            each.check(self.how.learning_rate)
-        scores = [each.score(self.how.choose_by) for each in epochs]
+            each.check(self.settings.learning_rate)
+        scores = [each.score(self.settings.choose_by) for each in epochs]
         chosen = max(range(len(scores)), key=lambda index: (scores[index], index)) + 1
         return Fit(tuple(epochs), chosen)
 

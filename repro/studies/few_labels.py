@@ -72,7 +72,7 @@ def compute(cell: Cell, root: Path | None, device: str) -> dict[str, Any]:
     splits = few_label_splits(classes, cell.seed, LABEL_RATE / 100, class_names=dataset.class_names)
     present = score_splits(finetuning, classes, splits, cell.seed)
     found = defaultdict(list, present=[fold.accuracy for fold in present.folds])
-    finetuning.how = replace(finetuning.how, epochs=max(EPOCHS))
+    finetuning.settings = replace(finetuning.settings, epochs=max(EPOCHS))
     all_labelled = [np.sort(np.concatenate([split.train, split.validation])) for split in splits]
     parts = []
     for number, labelled in enumerate(map(torch.from_numpy, all_labelled)):

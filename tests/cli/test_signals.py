@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from joao.core.processes import catch_stop_signals
+from joao.core.signals import catch_stop_signals
 from joao.runs.folder import Run
 from joao.training.pretrain import Pretraining
 from tests.cli.conftest import assert_noted

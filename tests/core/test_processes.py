@@ -2,15 +2,13 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
-from types import SimpleNamespace
 
 import pytest
 
-from joao.core.processes import Ended, Processes, map_in_processes, pickle_call, ray_cluster
+from joao.core.processes import Ended, Processes, map_in_processes, pickle_call
 from tests.messages import refused
 
 
@@ -122,25 +120,3 @@ def test_processes_end_with_the_context():
             processes.start(number, pickle_call(_sleep, bytes(10_000_000)))
         identifiers = [process.pid for _, process, _ in processes.running.values()]
     assert not any(map(is_there, identifiers))
-
-
-def test_a_ray_cluster_that_does_not_answer_is_named(monkeypatch):
-    def init(**options):
-        raise ConnectionError("Failed to connect to Ray cluster at 10.0.0.1:6379")
-
-    fake = SimpleNamespace(is_initialized=lambda: False, init=init)
-    monkeypatch.setattr("joao.core.processes._import_ray", lambda: fake)
-    with refused("engine", "10.0.0.1:6379", "RAY_ADDRESS"), ray_cluster():
-        pass
-
-
-@pytest.mark.parametrize("scheme", ["", "ray://"])
-def test_an_address_without_a_ray_cluster_is_refused_at_once(scheme, monkeypatch):
-    fake = SimpleNamespace(is_initialized=lambda: False, init=lambda **options: pytest.fail("Ray"))
-    monkeypatch.setattr("joao.core.processes._import_ray", lambda: fake)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))  # a port at which nothing listens
-        address = f"{scheme}127.0.0.1:{free.getsockname()[1]}"
-        monkeypatch.setenv("RAY_ADDRESS", address)
-        with refused("engine", address, "RAY_ADDRESS"), ray_cluster():
-            pass

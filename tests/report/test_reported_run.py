@@ -158,13 +158,13 @@ def test_scores_of_older_versions_say_what_is_missing(scored_run, open_run, tmp_
 
 def test_graphs_that_were_given(scored_run, open_run, mutag_data):
     some = mutag_data.subset(np.arange(0, 188, 4))
-    run = open_reported_run(scored_run, "run", nowhere, 100, given=some)
+    run = open_reported_run(scored_run, "run", nowhere, 100, replacement=some)
     assert (run.graphs.total, run.graphs.of_run) == (47, False)
     (data,) = page_data([run])
     assert len(data["map"]["x"]) == 47
     assert "MUTAG" in data["map"]["note"]
     assert RunText(run).headline is not None  # the score on the graphs of the run
-    same = open_reported_run(scored_run, "run", nowhere, 100, given=mutag_data)
+    same = open_reported_run(scored_run, "run", nowhere, 100, replacement=mutag_data)
     assert same.graphs.of_run
     assert page_data([same])[0]["map"]["note"] == ""
 

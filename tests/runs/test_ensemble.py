@@ -11,8 +11,9 @@ from sklearn.metrics import roc_auc_score
 import joao
 from joao.core.errors import JoaoNotice
 from joao.data.formats.smiles import Columns
+from joao.runs.ensemble import MEMBERS
 from joao.runs.export import export
-from joao.runs.finetuning import MEMBERS, finetune, load_finetuned
+from joao.runs.finetuning import finetune, load_finetuned
 from joao.runs.folder import write_tensors
 from joao.runs.parts import load_model, model_hash, open_sources, prediction_columns, write_parts
 from joao.runs.trained import bundled_model_path, load_run

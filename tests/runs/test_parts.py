@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import joao
-from joao.core import processes
+from joao.core import engines
 from joao.data.formats.smiles import Columns
 from joao.data.molecules import ReadOptions
 from joao.data.shards.writer import BlockSource, pack_shards
@@ -303,7 +303,7 @@ def test_damaged_parquet_is_one_line(tmp_path):
 
 def test_unknown_engine():
     with refused("engine", "rey", "ray"):
-        processes.check_engine("rey")
+        engines.check_engine("rey")
     with pytest.raises(joao.UserError) as caught:
-        list(processes.map_on("slurm", abs, [1]))
+        list(engines.map_on("slurm", abs, [1]))
     assert_mentions(str(caught.value), "slurm", "local")

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import joao
-from joao.core import processes
-from joao.core.processes import in_order, map_on, map_on_ray
+from joao.core import engines
+from joao.core.engines import map_on, map_on_ray
+from joao.core.processes import in_order
 from joao.data.formats.smiles import Columns
 from joao.data.molecules import ReadOptions
 from joao.data.shards.writer import BlockSource, pack_shards
@@ -89,7 +90,7 @@ def test_results_come_in_order_and_errors_as_they_are(cluster):
 
 
 def test_an_item_that_ends_every_worker_is_given_up(cluster, monkeypatch):
-    monkeypatch.setattr(processes, "MOST_LOSSES", 2)
+    monkeypatch.setattr(engines, "MOST_LOSSES", 2)
     with refused("item", 0, 2):
         list(map_on_ray(die, ["bad"], 1))
 

@@ -56,9 +56,9 @@ def test_shards_train_as_graphs_in_memory(stores, read, make_method, make_traini
     (one, weights), (other, found) = shown(memory), shown(shards)
     assert one == other
     assert all(torch.equal(found[name], value) for name, value in weights.items())
-    assert len(shards.steps.buffers.feed.rooms) == (2 if schedule else 1)  # pairs are measured inside an epoch
+    assert len(shards.steps.buffers.feed.stores) == (2 if schedule else 1)  # pairs are measured inside an epoch
     # A chunk stays below its size, and each graph is read once in each of three epochs.
-    room, store = shards.steps.buffers.feed.rooms[0], memory.steps.buffers.store
+    room, store = shards.steps.buffers.feed.stores[0], memory.steps.buffers.store
     assert (room.most_nodes, room.most_edges) == (store.most_nodes, store.most_edges)  # kernels of a GPU depend on them
     nodes, edges = shards.steps.buffers.feed._limits()
     assert max(chunk[0] for chunk in read) <= nodes

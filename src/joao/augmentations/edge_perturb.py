@@ -130,13 +130,13 @@ def _sort_edges(
     """
     first, graph = take_rows(batch.first_edge, batch.first_node), batch.graph_of_edge
     by = key if order is None else key * (batch.num_edges + 1) + order
-    place = take_rows(first, graph) + rank_within_groups(by, graph, first, batch.most_edges)
-    key = torch.empty_like(key).index_copy_(0, place, key)
+    position = take_rows(first, graph) + rank_within_groups(by, graph, first, batch.most_edges)
+    key = torch.empty_like(key).index_copy_(0, position, key)
     target = key // batch.num_nodes
     source = key % batch.num_nodes
     # A repeated edge is disabled, not removed, because shapes are fixed: it starts at the padding node.
     source[1:] = torch.where(key[1:] == key[:-1], batch.num_nodes - 1, source[1:])
     each = torch.arange(batch.num_nodes + 1, device=batch.device)
     first_edge = torch.searchsorted(target, each).clamp(max=first[-1])
-    attr = None if attr is None else torch.empty_like(attr).index_copy_(0, place, attr)
+    attr = None if attr is None else torch.empty_like(attr).index_copy_(0, position, attr)
     return replace(batch, source=source, target=target, first_edge=first_edge, edge_attr=attr)

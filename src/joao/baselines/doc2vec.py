@@ -46,8 +46,8 @@ def reading_order(number: int, seed: int) -> list[int]:
 
 def to_words(numbers: NDArray[np.integer]) -> NDArray[np.object_]:
     """Convert numbers to text, because gensim confuses words that are numbers with positions in its vocabulary."""
-    values, place = np.unique(numbers, return_inverse=True)
-    return np.array([str(value) for value in values.tolist()], dtype=np.object_)[place].reshape(numbers.shape)
+    values, position = np.unique(numbers, return_inverse=True)
+    return np.array([str(value) for value in values.tolist()], dtype=np.object_)[position].reshape(numbers.shape)
 
 
 class ParagraphVectors(Baseline):

@@ -57,20 +57,20 @@ def _columns(smiles: Sequence[str], names: Sequence[str], missing: float) -> Col
     from rdkit.Chem.rdFingerprintGenerator import GetMorganGenerator
 
     generator = GetMorganGenerator(radius=RADIUS, fpSize=NUM_BITS)
-    found: dict[str, list[Any]] = {name: [] for name in names}
+    columns: dict[str, list[Any]] = {name: [] for name in names}
     with rdBase.BlockLogs():
         for row, text in enumerate(smiles):
             molecule = parse_molecule(text)
             if isinstance(molecule, str):
                 return row
-            if "ecfp" in found:
-                found["ecfp"].append(np.minimum(generator.GetCountFingerprintAsNumPy(molecule), 255))
-            if "descriptors" in found:
+            if "ecfp" in columns:
+                columns["ecfp"].append(np.minimum(generator.GetCountFingerprintAsNumPy(molecule), 255))
+            if "descriptors" in columns:
                 values = Descriptors.CalcMolDescriptors(molecule, missingVal=np.nan).values()
-                found["descriptors"].append(
+                columns["descriptors"].append(
                     np.clip(np.nan_to_num(np.array(list(values)), nan=missing), -LARGEST, LARGEST)
                 )
-    return {name: np.array(rows, dtype=np.float32) for name, rows in found.items()}
+    return {name: np.array(rows, dtype=np.float32) for name, rows in columns.items()}
 
 
 @final
@@ -133,6 +133,7 @@ class Forests:
                 continue
             grown = make(**settings, random_state=seed, n_jobs=jobs).fit(columns[known], of_task[known])
             trees += [(task, tree.tree_) for tree in grown.estimators_]
+        # scikit-learn numbers the nodes of each tree from 0; here they are numbered through all trees.
         sizes = [tree.node_count for _, tree in trees]
         roots = np.cumsum([0, *sizes])[:-1].astype(np.int32)
         leaf = np.concatenate([np.zeros(0, bool), *(tree.children_left < 0 for _, tree in trees)])
@@ -171,6 +172,7 @@ class Forests:
         predicted = np.tile(self.constant, (len(columns), 1))
         for first in range(0, len(columns), _ROWS_AT_ONCE):
             rows = columns[first : first + _ROWS_AT_ONCE]
+            # All rows walk down all trees together. A leaf names itself, so a row that has arrived there stays.
             node = np.tile(self.root, (len(rows), 1))
             for _ in range(self.depth):
                 is_left = np.take_along_axis(rows, self.feature[node], axis=1) <= self.threshold[node]
@@ -202,12 +204,12 @@ class Forests:
         """Make forests of ``num_tasks`` tasks from untrusted tensors; a ValueError says what is wrong with them."""
         expected = {"shape": torch.int64, "constant": torch.float64, "task": torch.int32, "root": torch.int32}
         expected |= {"right": torch.int32, "feature": torch.int16, "number": torch.float64}
-        found = {name: value.dtype for name, value in tensors.items()}
-        if found != expected or any(value.dim() != 1 for value in tensors.values()):
+        types = {name: value.dtype for name, value in tensors.items()}
+        if types != expected or any(value.dim() != 1 for value in tensors.values()):
             raise ValueError(f"forest: expected vectors {', '.join(expected)}")
-        given = {name: value.numpy() for name, value in tensors.items()}
-        constant, task, root, right = (given[name] for name in ("constant", "task", "root", "right"))
-        feature, number, shape = given["feature"].astype(np.int32), given["number"], given["shape"]
+        arrays = {name: value.numpy() for name, value in tensors.items()}
+        constant, task, root, right = (arrays[name] for name in ("constant", "task", "root", "right"))
+        feature, number, shape = arrays["feature"].astype(np.int32), arrays["number"], arrays["shape"]
         own = np.arange(len(right), dtype=np.int32)
         inner = feature >= 0
         # Every node but the roots is a child once, of an earlier node: so these are trees, and every walk ends.
@@ -217,14 +219,16 @@ class Forests:
             and len(task) == len(root)
             and len(feature) == len(number) == len(right)
             and np.array_equal(np.sort(children), own)
+            # A right child comes after the left one; a leaf names itself.
             and bool((right[inner] > own[inner] + 1).all() and (right[~inner] == own[~inner]).all())
             and bool((feature < shape[0]).all() and (feature >= -1).all() and np.isfinite(number).all())
+            # Every task has either a constant or trees.
             and bool(((task >= 0) & (task < num_tasks)).all() and not np.isinf(constant).any())
             and np.array_equal(np.isnan(constant), np.isin(np.arange(num_tasks), task))
         )
         if not is_valid:
             raise ValueError("forest: the nodes are not those of trees")
-        level, depth = root[inner[root]], 0
+        level, depth = root[inner[root]], 0  # the nodes with children, level by level in all trees
         while len(level):
             below = np.concatenate([level + 1, right[level]])
             level, depth = below[inner[below]], depth + 1

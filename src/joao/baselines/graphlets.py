@@ -67,8 +67,8 @@ def _counts_in(graphs: Dataset) -> Counts:
     cycle = (of_graphs(_pairs_in_rows(common)) - wedges) / 4 - diamond - 3 * complete
     paw = of_graphs(at_node * (degrees - 2)) - 4 * diamond - 12 * complete
     star = of_graphs(degrees * (degrees - 1) * (degrees - 2)) / 6 - paw - 2 * diamond - 4 * complete
-    beside = of_graphs((degrees - 1) * (edges @ (degrees - 1))) / 2
-    path = beside - 3 * triangle - 2 * paw - 4 * cycle - 6 * diamond - 12 * complete
+    walks = of_graphs((degrees - 1) * (edges @ (degrees - 1))) / 2
+    path = walks - 3 * triangle - 2 * paw - 4 * cycle - 6 * diamond - 12 * complete
     return np.stack([wedges - 3 * triangle, triangle, star, path, paw, cycle, diamond, complete], axis=1)
 
 
@@ -86,7 +86,7 @@ def _complete_fours(graphs: Dataset, triangles: csr_array) -> Counts:
     Each one is found at six edges. It needs edges on at least two triangles, of which sparse graphs have few, so a
     dense adjacency matrix of their ends is small.
     """
-    found = np.zeros(len(graphs))
+    counts = np.zeros(len(graphs))
     able = triangles.tocoo()
     keep = able.data >= 2
     source, target = able.row[keep], able.col[keep]
@@ -101,8 +101,8 @@ def _complete_fours(graphs: Dataset, triangles: csr_array) -> Counts:
         step = max(1, _ENTRIES_AT_ONCE // len(nodes))
         for first in range(0, ends.shape[1], step):
             common = matrix[ends[0, first : first + step]] * matrix[ends[1, first : first + step]]
-            found[graph] += np.einsum("en,en->", common @ matrix, common, dtype=np.float64) / 12
-    return found
+            counts[graph] += np.einsum("en,en->", common @ matrix, common, dtype=np.float64) / 12
+    return counts
 
 
 @final

@@ -105,27 +105,27 @@ class KernelRidge:
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor], kind: str, num_tasks: int) -> Self:
         """Make a model of ``num_tasks`` tasks from untrusted tensors; a ValueError says what is wrong with them."""
-        given = {name: value.numpy() for name, value in tensors.items()}
-        names = [name.removeprefix("landmarks.") for name in given if name.startswith("landmarks.")]
+        arrays = {name: value.numpy() for name, value in tensors.items()}
+        names = [name.removeprefix("landmarks.") for name in arrays if name.startswith("landmarks.")]
         others = [name for name in names if name != "ecfp"]
         types: dict[str, Any] = {"weight": np.float64, "bias": np.float64}
         types |= {f"landmarks.{name}": np.uint8 if name == "ecfp" else np.float32 for name in names}
         types |= {f"{what}.{name}": np.float32 for what in ("shift", "scale") for name in others}
-        if not names or {name: value.dtype for name, value in given.items()} != types:
-            raise ValueError(f"kernel: expected {', '.join(types)}, got {', '.join(given)}")
-        widths = {name: given[f"landmarks.{name}"].shape[1:] for name in names}
-        number = len(given[f"landmarks.{names[0]}"])
+        if not names or {name: value.dtype for name, value in arrays.items()} != types:
+            raise ValueError(f"kernel: expected {', '.join(types)}, got {', '.join(arrays)}")
+        widths = {name: arrays[f"landmarks.{name}"].shape[1:] for name in names}
+        number = len(arrays[f"landmarks.{names[0]}"])
         shapes = {"weight": (num_tasks, number), "bias": (num_tasks,)}
         shapes |= {f"landmarks.{name}": (number, *width[:1]) for name, width in widths.items()}
         shapes |= {f"{what}.{name}": widths[name] for what in ("shift", "scale") for name in others}
-        if {name: value.shape for name, value in given.items()} != shapes or any(
+        if {name: value.shape for name, value in arrays.items()} != shapes or any(
             len(each) != 1 for each in widths.values()
         ):
             raise ValueError("kernel: weights and landmarks do not fit together")
-        if not all(np.isfinite(value).all() for value in given.values()):
+        if not all(np.isfinite(value).all() for value in arrays.values()):
             raise ValueError("kernel: has NaN or infinite values")
-        parts = [{name: given[f"{what}.{name}"] for name in names if f"{what}.{name}" in given} for what in _PARTS]
-        return cls(kind, parts[0], parts[1], parts[2], given["weight"], given["bias"])
+        parts = [{name: arrays[f"{what}.{name}"] for name in names if f"{what}.{name}" in arrays} for what in _PARTS]
+        return cls(kind, parts[0], parts[1], parts[2], arrays["weight"], arrays["bias"])
 
 
 def fit_ridge(features: Matrix, labels: NDArray[np.float32], kind: str) -> tuple[Matrix, Matrix]:
@@ -144,8 +144,8 @@ def fit_ridge(features: Matrix, labels: NDArray[np.float32], kind: str) -> tuple
         elif kind == "binary" and len(np.unique(y)) < 2:
             bias[task] = _CERTAIN if len(y) and y[0] == 1 else -_CERTAIN
         elif kind == "binary":
-            share = np.where(y == 1, 0.5 / y.mean(), 0.5 / (1 - y.mean()))
-            coefficients, intercept, left_out = _ridge(features[known], 2 * y - 1, share)
+            weights = np.where(y == 1, 0.5 / y.mean(), 0.5 / (1 - y.mean()))
+            coefficients, intercept, left_out = _ridge(features[known], 2 * y - 1, weights)
             slope, offset = _calibrate(left_out, y)
             weight[task], bias[task] = slope * coefficients, slope * intercept + offset
     return weight, bias
@@ -166,6 +166,8 @@ def _ridge(x: Matrix, y: Matrix, weights: Matrix) -> tuple[Matrix, float, Matrix
         values, vectors = singular**2, directions.T
     else:
         values, vectors = eigh(z.T @ z)
+    # With one decomposition, every penalty costs a few products. Without row i, its residual is that of the fit to all
+    # rows divided by 1 - leverage_i, so that no fit is repeated to leave rows out.
     values, rotated, best = np.maximum(values, 0), z @ vectors, np.inf
     along = rotated.T @ target
     for penalty in PENALTIES:
@@ -192,8 +194,8 @@ def _scaled(x: NDArray[Any], shift: NDArray[np.float32], scale: NDArray[np.float
 
 
 def _squared_distances(x: Matrix, y: Matrix) -> Matrix:
-    found: Matrix = np.maximum((x**2).sum(axis=1)[:, None] + (y**2).sum(axis=1) - 2 * x @ y.T, 0)
-    return found
+    distances: Matrix = np.maximum((x**2).sum(axis=1)[:, None] + (y**2).sum(axis=1) - 2 * x @ y.T, 0)
+    return distances
 
 
 def _tanimoto(x: Matrix, y: Matrix) -> Matrix:
@@ -202,8 +204,8 @@ def _tanimoto(x: Matrix, y: Matrix) -> Matrix:
 
     products = (csr_array(x) @ csr_array(y).T).toarray()
     union = (x**2).sum(axis=1)[:, None] + (y**2).sum(axis=1) - products
-    found: Matrix = np.where(union > 0, products / np.where(union > 0, union, 1), 1.0)
-    return found
+    similarities: Matrix = np.where(union > 0, products / np.where(union > 0, union, 1), 1.0)
+    return similarities
 
 
 def mean_and_scale(x: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -49,8 +49,8 @@ def embed(
     if not out.suffix:
         if beside is not None:
             raise UserError(f"{out}: --with needs one file. Write .csv, .npz or .parquet.")
-        how = {"engine": engine, "workers": workers, "part_rows": part_rows, "device": device}
-        write_folder("embed", run, (source, smiles, identifiers, data_root), standardise, out, output, how)
+        options = {"engine": engine, "workers": workers, "part_rows": part_rows, "device": device}
+        write_folder("embed", run, (source, smiles, identifiers, data_root), standardise, out, output, options)
         return
     inputs.check_file_options(out, engine, workers=workers, part_rows=part_rows)
     failures = check_row_file(out)
@@ -63,12 +63,12 @@ def embed(
     baselines = _baselines(beside)
     standardise = inputs.standardise_as(trained.info, standardise, output)
     columns = inputs.column_options(smiles, identifiers, tasks, standardise)
-    found = inputs.open_data(source, data_root, output, columns, then=f"are left blank, see {failures}")
-    embeddings = trained.embed(found).numpy()
-    inputs.warn_unknown_labels(trained.info.features, found, output)
-    dataset = found if isinstance(found, Dataset) else found.labels()
+    graphs = inputs.open_data(source, data_root, output, columns, then=f"are left blank, see {failures}")
+    embeddings = trained.embed(graphs).numpy()
+    inputs.warn_unknown_labels(trained.info.features, graphs, output)
+    dataset = graphs if isinstance(graphs, Dataset) else graphs.labels()
     added = {
-        name: baseline.fit_transform(found if isinstance(found, Dataset) else found.whole())
+        name: baseline.fit_transform(graphs if isinstance(graphs, Dataset) else graphs.whole())
         for name, baseline in baselines.items()
     }
     formats = {".csv": embeddings_csv, ".npz": embeddings_npz, ".parquet": embeddings_parquet}
@@ -98,29 +98,29 @@ def write_folder(
     standardise: bool | None,
     out: Path,
     output: Output,
-    how: dict[str, Any],
+    options: dict[str, Any],
 ) -> None:
     """Write embeddings or predictions as Parquet parts, and print a summary.
 
     Args:
         data: DATA, the columns of SMILES and identifiers, and the folder of data sets.
         standardise: whether to standardise molecules; None: as the model was trained.
-        how: options of :func:`joao.runs.parts.write_parts`; None for the default.
+        options: options of :func:`joao.runs.parts.write_parts`; None for the default.
     """
+    from joao.core.engines import check_engine
     from joao.core.files import import_parquet
-    from joao.core.processes import check_engine
     from joao.data.formats.smiles import Columns
     from joao.runs.parts import FAILURES, PART_ROWS, encoder_of, load_model, open_sources, write_parts
     from joao.training.device import pick_device
 
-    check_engine(how["engine"])
+    check_engine(options["engine"])
     import_parquet(out)
     model = load_model(run, what)
     source, smiles, identifiers, data_root = data
     standardise = inputs.standardise_as(encoder_of(model).info, standardise, output)
     sources = open_sources(source, Columns(smiles, identifiers, ()), data_root, standardise=standardise)
-    if how["engine"] == "local" and how["workers"] is None and pick_device(how["device"]).type == "cpu":
-        how["workers"] = inputs.all_cores()
+    if options["engine"] == "local" and options["workers"] is None and pick_device(options["device"]).type == "cpu":
+        options["workers"] = inputs.all_cores()
     try:
         with output.progress("parts", None, in_lines=False) as bar:
 
@@ -128,8 +128,8 @@ def write_folder(
                 bar.add(1, parts + 1)
                 output.log(f"{out}: {quantity(parts, 'parts')}, {quantity(rows, 'rows')}")
 
-            how["part_rows"] = how["part_rows"] or PART_ROWS
-            written = write_parts(sources, model, out, **how, on_part=on_part)
+            options["part_rows"] = options["part_rows"] or PART_ROWS
+            written = write_parts(sources, model, out, **options, on_part=on_part)
     except KeyboardInterrupt:
         raise Interrupted("interrupted. Run the same command again to continue.") from None
     for notice in written.notices:
@@ -143,9 +143,9 @@ def write_folder(
         output.notice(f"{quantity(unknown, 'node labels')} did not occur in training.")
     facts = {"folder": str(out), "rows": len(written), "failures": failed, "parts": len(written.parts)}
     output.result({**facts, "computed": written.computed})
-    there = len(written.parts) - written.computed
-    kept = f" ({there} already there)" if there else ""
-    output.say(f"{out}: {quantity(len(written), 'rows')} in {quantity(len(written.parts), 'parts')}{kept}.")
+    earlier = len(written.parts) - written.computed
+    remark = f" ({earlier} already there)" if earlier else ""
+    output.say(f"{out}: {quantity(len(written), 'rows')} in {quantity(len(written.parts), 'parts')}{remark}.")
     output.say(f"Next, in Python: import pandas; pandas.read_parquet({str(out)!r})")
 
 
@@ -188,12 +188,12 @@ def export(
     if change is not None:
         output.say(f"Half precision changes embeddings by up to {change:.2g} of their norm.")
     recipe, finetuned = exported.trained.recipe, exported.finetuned
-    command, made, source, columns = "embed", "embeddings.csv", recipe.data, recipe.columns
+    command, file_name, source, columns = "embed", "embeddings.csv", recipe.data, recipe.columns
     if finetuned is not None:
-        command, made = "predict", "predictions.csv"
+        command, file_name = "predict", "predictions.csv"
         source, columns = finetuned.info.source, dict(finetuned.info.columns)
     if source and model == run:  # the data of a model of this package are not there
         data = inputs.source_words(source, columns, None)
-        output.suggest(f"{command} {shell_quote(out)} {data}", Path(made))
+        output.suggest(f"{command} {shell_quote(out)} {data}", Path(file_name))
     else:
-        output.say(f"With your own graphs: joao {command} {shell_quote(out)} DATA --out {free_path(Path(made))}")
+        output.say(f"With your own graphs: joao {command} {shell_quote(out)} DATA --out {free_path(Path(file_name))}")

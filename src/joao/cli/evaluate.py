@@ -17,6 +17,7 @@ HEADER = ["", "accuracy %"]
 
 if TYPE_CHECKING:
     from joao.comparison.molecule_table import TableComparison
+    from joao.comparison.molecules import TablePlan
     from joao.comparison.table import Comparison
     from joao.data import Dataset
     from joao.runs.trained import TrainedEncoder
@@ -54,8 +55,8 @@ def evaluate(
 
     trained = load_run(model_path(run), device=device)
     check_can_evaluate(trained)
-    beside = run / "evaluation.json" if run.is_dir() else run.with_name(f"{run.stem}-evaluation.json")
-    record_path = out or free_path(beside)
+    default_path = run / "evaluation.json" if run.is_dir() else run.with_name(f"{run.stem}-evaluation.json")
+    record_path = out or free_path(default_path)
     check_new_file(record_path)
     columns = trained.recipe.columns
     if source:
@@ -194,7 +195,7 @@ def compare(
     from joao.comparison.methods import choose_methods
     from joao.comparison.molecules import TablePlan, has_tasks_only
     from joao.comparison.record import Plan
-    from joao.comparison.table import check_out, closing_lines, heading, run, run_table
+    from joao.comparison.table import check_out, closing_lines, heading, run
     from joao.data.formats.smiles import read_text_column
     from joao.data.names import resolve_path
     from joao.data.sources import is_table
@@ -215,19 +216,11 @@ def compare(
             raise UserError("compare: --methods cannot be chosen for tasks of molecules; all are compared.")
         _check_unused("classes", {"--twins-together": twins_together, "--scorer": scorer != "auto"})
         path = None if split in SHARES else resolve_path(source, data_root)
-        given = None if path is None else [read_text_column(path, split)[row] for row in dataset.rows]
-        kind = split if given is None else "scaffold"
+        parts = None if path is None else [read_text_column(path, split)[row] for row in dataset.rows]
+        kind = split if parts is None else "scaffold"
         table_plan = TablePlan(model, kind, folds or 5, partitions or 1, epochs or 20, cores, device, precision)
-        try:
-            table = run_table(dataset, table_plan, out, output.shown, given, output.notice)
-        except KeyboardInterrupt:
-            fix = "Tasks are compared in one go; --epochs, --folds and --partitions shorten it"
-            raise Interrupted(f"interrupted. Nothing is kept. {fix}.") from None
-        _print_table(table, table.heading, table.closing_lines, output)
-        _print_path(out, output)
-        chosen = "".join(f" --task {shell_quote(task)}" for task in table.record["tasks"])
         data = inputs.source_words(source, columns, data_root)
-        output.suggest(f"finetune {shell_quote(model)} {data}{chosen}", Path("runs/mine"))
+        _compare_tasks(dataset, table_plan, parts, out, data, output)
         return
     labelled_graphs(dataset)
     given_for_tasks = {"--split": split != "scaffold", "--model": model != Path("molecules")}
@@ -251,9 +244,26 @@ def compare(
     output.suggest(f"pretrain {inputs.source_words(source, {}, data_root)}", Path("runs/mine"))
 
 
-def _check_unused(needs: str, given: Mapping[str, bool]) -> None:
+def _compare_tasks(
+    dataset: Dataset, plan: TablePlan, parts: list[str] | None, out: Path | None, data: str, output: Output
+) -> None:
+    """Compare methods on tasks of molecules: ``parts`` is a given split, ``data`` the source for the next command."""
+    from joao.comparison.table import run_table
+
+    try:
+        table = run_table(dataset, plan, out, output.shown, parts, output.notice)
+    except KeyboardInterrupt:
+        fix = "Tasks are compared in one go; --epochs, --folds and --partitions shorten it"
+        raise Interrupted(f"interrupted. Nothing is kept. {fix}.") from None
+    _print_table(table, table.heading, table.closing_lines, output)
+    _print_path(out, output)
+    tasks = "".join(f" --task {shell_quote(task)}" for task in table.record["tasks"])
+    output.suggest(f"finetune {shell_quote(plan.model)} {data}{tasks}", Path("runs/mine"))
+
+
+def _check_unused(needs: str, options: Mapping[str, bool]) -> None:
     """Raise an error for the first option that would have no effect on these labels."""
-    for option, is_given in given.items():
+    for option, is_given in options.items():
         if is_given:
             raise UserError(f"compare: {option} is for {needs}, which the data do not have. Leave it out.")
 

@@ -84,7 +84,7 @@ def finetune(
     from joao.training.finetune import Finetune, default_learning_rate
 
     rate = default_learning_rate(frozen) if learning_rate is None else learning_rate
-    how = Finetune(epochs, batch_size, rate, patience, "score", frozen, not unbalanced, standardise=True)
+    settings = Finetune(epochs, batch_size, rate, patience, "score", frozen, not unbalanced, standardise=True)
     check_precision(device, precision)
     trained = load_run(model_path(run), device=device)
     tasks, task = tasks or [], task or []
@@ -104,7 +104,7 @@ def finetune(
             finetuned = finetune(
                 trained,
                 dataset,
-                how,
+                settings,
                 tasks=names,
                 split=split,
                 validation_share=validation_share,
@@ -158,8 +158,8 @@ def _print_finetuned(finetuned: FinetunedModel, kind: str, output: Output) -> No
         fix = "Try --split random, or" if info.split == "scaffold" else "Try"
         output.say(f"No test {name}: no task has both 0 and 1 among {tested}. {fix} a larger --test-share.")
     else:
-        how = "with other scaffolds" if info.split == "scaffold" else "chosen at random"
-        output.say(f"Test {name} {figures}, on {tested} {how}, evaluated once.")
+        choice = "with other scaffolds" if info.split == "scaffold" else "chosen at random"
+        output.say(f"Test {name} {figures}, on {tested} {choice}, evaluated once.")
         if finetuned.members:
             _print_members(finetuned.scores["test"], name, output)
             return
@@ -263,8 +263,8 @@ def predict(
     """
     output = Output(quiet, as_json)
     if not out.suffix:
-        how = {"engine": engine, "workers": workers, "part_rows": part_rows, "device": device}
-        write_folder("predict", folder, (source, smiles, identifiers, data_root), standardise, out, output, how)
+        options = {"engine": engine, "workers": workers, "part_rows": part_rows, "device": device}
+        write_folder("predict", folder, (source, smiles, identifiers, data_root), standardise, out, output, options)
         return
     inputs.check_file_options(out, engine, workers=workers, part_rows=part_rows)
     failures = check_row_file(out)

@@ -88,9 +88,9 @@ def flag(name: str, text: str) -> Any:
 
 def check_file_options(out: Path, engine: str, **options: object) -> None:
     """Raise an error if options for a folder are given with one output file."""
-    given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]
-    if engine != "local" or given:
-        raise UserError(f"{out}: {(*given, '--engine')[0]} needs a folder of parts. Use a name without suffix.")
+    names = [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]
+    if engine != "local" or names:
+        raise UserError(f"{out}: {(*names, '--engine')[0]} needs a folder of parts. Use a name without suffix.")
 
 
 def column_options(
@@ -101,14 +101,14 @@ def column_options(
     return {role: column for role, column in columns.items() if column is not None}
 
 
-def standardise_as(info: RunInfo, given: bool | None, output: Output) -> bool:
-    """Whether to standardise molecules for a model: as ``given`` or, by default, as those that it learned from."""
+def standardise_as(info: RunInfo, requested: bool | None, output: Output) -> bool:
+    """Whether to standardise molecules for a model: as ``requested`` or, by default, as those that it learned from."""
     data = "" if info.finetuned_on else f" ({info.data})"  # the labels may be of other molecules
-    if given is None and info.standardised:
+    if requested is None and info.standardised:
         output.notice(f"molecules are standardised, as those that the model learned from{data}.")
-    elif given is False and info.standardised:
+    elif requested is False and info.standardised:
         output.notice(f"the model learned from standardised molecules{data}, and these are not.")
-    return info.standardised if given is None else given
+    return info.standardised if requested is None else requested
 
 
 def source_words(source: str, columns: Mapping[str, Any], data_root: str | None) -> str:
@@ -163,11 +163,11 @@ def open_run_data(run: Path, recipe: Recipe, data_root: str | None, output: Outp
         raise UserError(f"{run}: cannot read its graphs: {error}") from error
 
 
-def in_memory(found: Dataset | Shards) -> Dataset:
+def in_memory(graphs: Dataset | Shards) -> Dataset:
     """Load the graphs of shards into memory; other data sets are there already."""
     from joao.data import Dataset
 
-    return found if isinstance(found, Dataset) else found.whole()
+    return graphs if isinstance(graphs, Dataset) else graphs.whole()
 
 
 def can_evaluate(dataset: Dataset) -> bool:

@@ -57,8 +57,8 @@ for _name in MOVED:
     app.command(_name, hidden=True, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})(_moved)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(is_requested: bool) -> None:
+    if is_requested:
         from joao import __version__
         from joao.kernels.native import describe
 

@@ -71,16 +71,16 @@ def neighbors(
             "standardise": standardise,
         }
         options |= {"root": data_root, "device": device}
-        wanted = None if query is None else source_or_smiles(query, data_root)
+        query_source = None if query is None else source_or_smiles(query, data_root)
         try:
-            found = search(library, wanted, run, **options, on_rows=on_rows, on_notice=output.notice)
+            result = search(library, query_source, run, **options, on_rows=on_rows, on_notice=output.notice)
         except KeyboardInterrupt:
             raise Interrupted("interrupted. Nothing was written.") from None
-    write_file(out, _content(out, found.outliers() if outliers else found.lines()), new=True)
-    count = found.rows.shape[1]
-    facts = {"queries": len(found.queries), "library": found.num_graphs, "k": count, "by": by, "exact": found.exact}
+    write_file(out, _content(out, result.outliers() if outliers else result.lines()), new=True)
+    count = result.rows.shape[1]
+    facts = {"queries": len(result.queries), "library": result.num_graphs, "k": count, "by": by, "exact": result.exact}
     output.result({"file": str(out), **facts})
-    queries, graphs = quantity(len(found.queries), "query_graphs"), quantity(found.num_graphs, "graphs")
+    queries, graphs = quantity(len(result.queries), "query_graphs"), quantity(result.num_graphs, "graphs")
     output.say(f"{out}: {queries}, {count} of {graphs} each. Similarity: {SIMILARITIES[by]}.")
     if by == "encoder" and model_path(run) != run:  # the rule is in repro/decision-rules.md
         output.say("On development sets, neighbours by --by ecfp had more similar activities (docs/molecules.md).")

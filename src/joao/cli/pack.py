@@ -49,7 +49,7 @@ def pack(
     if out.suffix in ("", ".joao"):
         if scaffolds:
             raise UserError(f"{out}: --scaffolds cannot be used with shards. Write to a .safetensors file.")
-        from joao.core.processes import check_engine
+        from joao.core.engines import check_engine
         from joao.data.formats.smiles import Columns
         from joao.data.molecules import ReadOptions
         from joao.data.shards.writer import BlockSource
@@ -106,7 +106,8 @@ def _pack_shards(
     engine: str,
     workers: int | None,
 ) -> None:
-    from joao.core.processes import in_order, map_on
+    from joao.core.engines import map_on
+    from joao.core.processes import in_order
     from joao.data.shards.index import FAILURES
     from joao.data.shards.writer import SHARD_GRAPHS, pack_shards
 

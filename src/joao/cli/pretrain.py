@@ -91,8 +91,8 @@ def pretrain(
         _warn_thread_count(run, output)
         for newest in run.checkpoints()[:1]:
             output.say(f"Continuing after step {newest.stem.removeprefix('checkpoint-').lstrip('0') or 0}.")
-        folder, made, precision, fast = resume, run.recipe, run.info.precision, run.info.fast
-        dataset = inputs.open_run_data(resume, made, data_root, output)
+        folder, complete_recipe, precision, fast = resume, run.recipe, run.info.precision, run.info.fast
+        dataset = inputs.open_run_data(resume, complete_recipe, data_root, output)
     elif out is None:
         raise UserError("pretrain: missing option --out RUN, the folder to write.")
     else:
@@ -106,8 +106,8 @@ def pretrain(
         if process.rank == 0:  # the others may start after the first process has made the folder
             check_new_folder(out)
         table = read_toml(recipe) if recipe else {}
-        given = {"data": source, "targets": targets, **inputs.column_options(smiles, identifiers)}
-        table |= {key: value for key, value in given.items() if value}
+        data_options = {"data": source, "targets": targets, **inputs.column_options(smiles, identifiers)}
+        table |= {key: value for key, value in data_options.items() if value}
         table |= {} if standardise is None else {"standardise": standardise}
         short = {"training.seed": seed, "training.epochs": epochs}
         all_settings = [f"method={method}"] if method is not None else []
@@ -116,17 +116,17 @@ def pretrain(
             all_settings.append(f"objective.name={objective}")
         all_settings += [*(settings or []), *(f"{key}={value}" for key, value in short.items() if value is not None)]
         table, place = apply_overrides(table, all_settings), str(recipe) if recipe else "recipe"
-        made = _check_recipe(table, place)
-        if not made.data:
+        complete_recipe = _check_recipe(table, place)
+        if not complete_recipe.data:
             raise UserError("pretrain: missing argument DATA. Run: joao pretrain DATA --out RUN.")
         precision = precision or "32-true"
         check_precision(device, precision)
-        columns = {**made.columns, **inputs.column_options(None, None, tasks)}
+        columns = {**complete_recipe.columns, **inputs.column_options(None, None, tasks)}
         then = f"are left out; they will be listed in {out / FAILURES}"
-        dataset = inputs.open_data(made.data, data_root, output, columns, then)
-        folder, made = out, make_recipe(table, place, dataset.kind)
+        dataset = inputs.open_data(complete_recipe.data, data_root, output, columns, then)
+        folder, complete_recipe = out, make_recipe(table, place, dataset.kind)
     trained = train(
-        made,
+        complete_recipe,
         dataset,
         folder,
         output,

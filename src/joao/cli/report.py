@@ -50,17 +50,17 @@ def report(
     def read(source: str, columns: Mapping[str, Any]) -> Dataset | Shards:
         return inputs.open_data(source, data_root, output, columns)
 
-    reported, given = [], None
+    reported, chosen = [], None
     if len(runs) > 1 and not is_run(model_path(runs[-1])):
         *runs, source = runs
         infos = [Run.open(model_path(path)).info for path in runs]  # an error in a name comes before the data are read
         standardise = all(info.standardised for info in infos)
         try:
-            given = inputs.read_data(str(source), data_root, output, {"standardise": standardise})
+            chosen = inputs.read_data(str(source), data_root, output, {"standardise": standardise})
         except UserError as error:
             raise UserError(f"{source}: is neither a run nor graphs: {error}") from error
     for path, name in zip(runs, display_names(runs), strict=True):
-        run = open_reported_run(model_path(path), name, read, graphs, kind, given)
+        run = open_reported_run(model_path(path), name, read, graphs, kind, chosen)
         for reason in filter(None, dict.fromkeys([run.why_not_graphs, run.why_not_trained])):
             output.notice(f"{name}: no map of the embeddings. {reason}")
         reported.append(run)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from joao.cli.output import Output, quantity
 from joao.core.errors import Interrupted, JoaoNotice, ProcessLost
-from joao.core.processes import StopRequest, catch_stop_signals
+from joao.core.signals import StopRequest, catch_stop_signals
 from joao.training.distributed.launch import ProcessLayout
 
 if TYPE_CHECKING:

@@ -52,8 +52,8 @@ def known_methods() -> list[str]:
     return [*METHODS, UNTRAINED, *BASELINES]
 
 
-def choose_methods(dataset: Dataset, wanted: Any) -> Choice:
-    """Choose the ``wanted`` methods (see :func:`joao.compare`) or defaults, and add the cheap baselines."""
+def choose_methods(dataset: Dataset, requested: Any) -> Choice:
+    """Choose the ``requested`` methods (see :func:`joao.compare`) or defaults, and add the cheap baselines."""
     missing = {name: package for name in CHEAP_BASELINES if (package := missing_package(name))}
     cheap = [name for name in CHEAP_BASELINES if name not in missing]
     notices = [f"skipping {name}: it needs {package}, which is not installed." for name, package in missing.items()]
@@ -63,9 +63,9 @@ def choose_methods(dataset: Dataset, wanted: Any) -> Choice:
             f"{dataset.name}: the encoder gin of the named methods ignores the edge attributes ({columns}). In Python, "
             "compare JOAO(encoder='gine'), too, which uses them."
         )
-    if wanted is not None:
-        found = name_methods(wanted, known_methods())
-        names, own = tuple(found), {name: method for name, method in found.items() if method is not None}
+    if requested is not None:
+        methods = name_methods(requested, known_methods())
+        names, own = tuple(methods), {name: method for name, method in methods.items() if method is not None}
         _check_names([name for name in names if name not in own], bool(names))
         added = [name for name in cheap if name not in names]
         if added:
@@ -294,20 +294,22 @@ def run_in_processes(tasks: Sequence[Task], at_once: int, on_step: OnStep = lamb
     cannot be pickled run in this process.
     """
     pickled = {number: make_sendable(task.own) for number, task in enumerate(tasks) if task.own is not None}
-    here = {number: run_here([tasks[number]], on_step) for number, own in pickled.items() if own is None}
-    turns, busy, waiting = deque(range(len(tasks))), set[int](), dict[int, Connection]()
-    seeds_done, finished = [0] * len(tasks), set[int]()
+    in_this_process = {number: run_here([tasks[number]], on_step) for number, own in pickled.items() if own is None}
+    # Tasks by number: those to start or continue, in turn; those whose process computes a seed; the connections to
+    # processes that wait between two seeds; and those that are done or have failed.
+    turns, busy, waiting, finished = deque(range(len(tasks))), set[int](), dict[int, Connection](), set[int]()
+    seeds_done = [0] * len(tasks)
     with Processes() as processes:
         messages = processes.messages()
         while turns or busy:
             while turns and len(busy) < at_once:
                 number = turns.popleft()
-                if number in here:
-                    for done in islice(here[number], 1):
+                if number in in_this_process:
+                    for outcome in islice(in_this_process[number], 1):
                         turns.append(number)
-                        yield done
+                        yield outcome
                 elif number in waiting:
-                    with suppress(OSError):  # the process is gone, which its last message tells
+                    with suppress(OSError):  # the process has died, which its last message reports
                         waiting.pop(number).send(None)
                     busy.add(number)
                 elif number not in finished:
@@ -340,7 +342,7 @@ def run_in_processes(tasks: Sequence[Task], at_once: int, on_step: OnStep = lamb
                     waiting[number] = connection
                     turns.append(number)
                 else:
-                    busy.add(number)  # until it says that it has finished
+                    busy.add(number)  # until its message None, that it has finished
                 yield Outcome(method, message)
 
 

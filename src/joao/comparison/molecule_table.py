@@ -68,7 +68,7 @@ class TableComparison(Tabular):
 
     @property
     def rows(self) -> list[TableRow]:
-        found = []
+        table_rows = []
         for name, entry in self.record["methods"].items():
             known = {
                 metric: [each for row in rows for each in row if each is not None]
@@ -78,8 +78,8 @@ class TableComparison(Tabular):
             values = self._values(name)
             difference = None if name == REFERENCE else paired_gain(values, self._values(REFERENCE))
             deviation = sample_std(values.ravel().tolist())
-            found.append(TableRow(name, entry["what"], metrics, deviation, difference, entry["seconds"]))
-        return found
+            table_rows.append(TableRow(name, entry["what"], metrics, deviation, difference, entry["seconds"]))
+        return table_rows
 
     @property
     def verdict(self) -> tuple[str, str]:
@@ -163,15 +163,15 @@ class TableComparison(Tabular):
         tasks, test = record["tasks"], quantity(round(sum(size[2] for size in sizes) / len(sizes)), "molecules")
         if record["protocol"]["split"] == "given":
             seeds = quantity(len(sizes), "seeds")
-            how = f"the given split ({test} for testing), {seeds}; intervals are about other seeds only"
+            protocol = f"the given split ({test} for testing), {seeds}; intervals are about other seeds only"
         else:
-            how = f"{record['plan']['folds']} {record['protocol']['split']} folds of {test}"
-            how += f", {record['plan']['partitions']} times" if record["plan"]["partitions"] > 1 else ""
+            protocol = f"{record['plan']['folds']} {record['protocol']['split']} folds of {test}"
+            protocol += f", {record['plan']['partitions']} times" if record["plan"]["partitions"] > 1 else ""
         left_out = record["unlabelled"]
         unlabelled = f" {quantity(left_out, 'molecules')} without a label: left out." if left_out else ""
         what = f"task {tasks[0]}" if len(tasks) == 1 else f"{len(tasks)} tasks (mean)"
         data = f"{record['data']['name']}: {quantity(record['data']['molecules'], 'molecules')}"
-        return f"{data}, {what}. All methods on {how}.{unlabelled}"
+        return f"{data}, {what}. All methods on {protocol}.{unlabelled}"
 
     @property
     def closing_lines(self) -> list[str]:

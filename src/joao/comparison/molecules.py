@@ -40,6 +40,8 @@ from joao.training.device import limit_threads, make_fabric, pick_device
 from joao.training.finetune import Finetune, Finetuning
 
 Predictions = dict[str, NDArray[np.float64]]
+Splits = Sequence[Sequence[Split]]  # by seed and fold
+SeedAndFold = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -102,24 +104,25 @@ def predict_split(
     """Train methods on a split; return their predictions ``(n, T)`` for the test molecules, and their seconds."""
     dataset, kind, columns = data
     assert dataset.targets is not None
-    learn = np.concatenate([work.split.train, work.split.validation])  # what needs no validation also learns from it
+    # Methods without epochs need no validation molecules, and also learn from them.
+    train = np.concatenate([work.split.train, work.split.validation])
     labels, test = dataset.targets, work.split.test
     predicted, seconds = Predictions(), {}
     for number, name in enumerate(work.methods):
         started = time.perf_counter()
         on_state(State(name, number / len(work.methods)))
         if name == "mean":
-            predicted[name] = np.tile(np.nan_to_num(column_means(labels[learn])), (len(test), 1))
+            predicted[name] = np.tile(np.nan_to_num(column_means(labels[train])), (len(test), 1))
         elif name == "finetuned":
             predicted[name] = _finetune(data, work, plan, on_state)
         elif name == "frozen_linear":
-            predicted[name] = _ridge(columns["encoder"][learn], labels[learn], columns["encoder"][test], kind)
+            predicted[name] = _ridge(columns["encoder"][train], labels[train], columns["encoder"][test], kind)
         elif name in KERNELS:
-            parts = [{each: columns[each][rows] for each in KERNELS[name]} for rows in (learn, test)]
-            predicted[name] = KernelRidge.fit(parts[0], labels[learn], kind, work.seed).predict(parts[1])
+            parts = [{each: columns[each][rows] for each in KERNELS[name]} for rows in (train, test)]
+            predicted[name] = KernelRidge.fit(parts[0], labels[train], kind, work.seed).predict(parts[1])
         else:
             column = columns["encoder" if name == "frozen_forest" else name]
-            predicted[name] = Forests.fit(column[learn], labels[learn], kind, work.seed).predict(column[test])
+            predicted[name] = Forests.fit(column[train], labels[train], kind, work.seed).predict(column[test])
         seconds[name] = time.perf_counter() - started
     return predicted, seconds
 
@@ -144,8 +147,8 @@ def _finetune(data: Labelled, work: Work, plan: TablePlan, on_state: OnState) ->
     if data.kind == "binary":
         return outputs.sigmoid().numpy()
     average, deviation = fitting.statistics[0].double().cpu().numpy()
-    found: NDArray[np.float64] = average + deviation * outputs.numpy()
-    return found
+    numbers: NDArray[np.float64] = average + deviation * outputs.numpy()
+    return numbers
 
 
 def _ridge(
@@ -185,85 +188,33 @@ def compare_table(
     if merged is not None:
         on_notice(merged)
         split = None if split is None else [split[row] for row in kept]
-    numbered = replace(dataset, groups=np.arange(len(dataset)))
-    numbered, notice = select_tasks_of_a_kind(select_tasks(numbered))
-    kind = infer_label_kind(numbered)
+    # The groups number the molecules, so that a given split can follow those that have labels.
+    labelled = replace(dataset, groups=np.arange(len(dataset)))
+    labelled, notice = select_tasks_of_a_kind(select_tasks(labelled))
+    kind = infer_label_kind(labelled)
     if notice is not None:
         on_notice(notice)
-    assert numbered.groups is not None
-    assert numbered.targets is not None
-    if split is not None:
-        part = given_split(numbered, [split[number] for number in numbered.groups])
-        splits = [[part] for _ in range(max(3, plan.partitions))]
-    else:
+    assert labelled.groups is not None
+    assert labelled.targets is not None
+    if split is None:
         splits = [
-            molecule_folds(numbered, plan.split, plan.folds, partition, jobs=plan.jobs)
+            molecule_folds(labelled, plan.split, plan.folds, partition, jobs=plan.jobs)
             for partition in range(plan.partitions)
         ]
-    for each in (part for partition in splits for part in partition):
-        check_learnable(numbered, kind, each.train)
-        if kind == "binary" and all(
-            len(np.unique(column[~np.isnan(column)])) < 2 for column in numbered.targets[each.test].T
-        ):
-            raise UserError(
-                f"{dataset.name}: no task has both 0 and 1 among the {len(each.test)} test molecules of a fold. Use "
-                "fewer folds or --split random."
-            )
-    started = time.perf_counter()
-    columns = molecule_columns(numbered.smiles, ("ecfp", "descriptors"), jobs=plan.jobs)
-    trained = load_run(model_path(plan.model), device=plan.device)
-    columns["encoder"] = trained.embed(numbered).numpy()
-    seconds_of_columns = time.perf_counter() - started
-    data = Labelled(replace(numbered, groups=None), kind, columns)
-    # Fine-tuning takes longest, so it comes first.
-    quick = tuple(name for name in METHODS if name not in ("finetuned", "ensemble"))
-    places = [(seed, fold) for seed, partition in enumerate(splits) for fold in range(len(partition))]
-    work = [
-        (place, Work(splits[place[0]][place[1]], place[0], methods))
-        for methods in (("finetuned",), quick)
-        for place in places
-    ]
-    compute = partial(predict_split, data=data, plan=plan)
-    jobs = 1 if pick_device(plan.device).type == "cuda" else min(plan.jobs, len(work))
-    items = [each for _, each in work]
-    states: dict[int, State] = {}
-    finished = 0
-
-    def note(number: int, state: State) -> None:
-        states[number] = state
-        show()
-
-    def show() -> None:
-        texts = [
-            f"seed {work[each][0][0]}, fold {work[each][0][1] + 1}: {state.text}" for each, state in states.items()
-        ]
-        on_state("; ".join(texts), finished + sum(state.share for state in states.values()), len(work))
-
-    found: Iterable[tuple[int, tuple[Predictions, dict[str, float]]]]
-    if jobs > 1:
-        found = map_in_processes(compute, items, jobs, on_note=note)
     else:
-        found = ((number, compute(item, partial(note, number))) for number, item in enumerate(items))
-    predicted: dict[tuple[int, int], Predictions] = {place: {} for place in places}
-    seconds: dict[str, list[float]] = {name: [] for name in METHODS}
-    for number, (predictions, times) in found:
-        predicted[work[number][0]] |= predictions
-        for name, value in times.items():
-            seconds[name].append(value)
-        del states[number]
-        finished += 1
-        show()
-    scale = _scale(numbered.targets)
-    metrics: dict[str, dict[str, list[list[float]]]] = {}
-    for name in METHODS:
-        metrics[name] = {metric: [[] for _ in splits] for metric in METRICS[kind]}
-        for (seed, fold), of in predicted.items():
-            values = np.mean([of[each] for each in MEMBERS], axis=0) if name == "ensemble" else of[name]
-            labels = numbered.targets[splits[seed][fold].test]
-            first, second = ((each / scale).astype(np.float32) for each in (values, labels))
-            figures = task_figures(kind, first, second, numbered.target_names)
-            for metric in METRICS[kind]:
-                metrics[name][metric][seed].append(figures[metric])
+        part = given_split(labelled, [split[number] for number in labelled.groups])
+        splits = [[part] for _ in range(max(3, plan.partitions))]
+    for each in itertools.chain.from_iterable(splits):
+        _check_split(labelled, kind, each)
+    started = time.perf_counter()
+    columns = molecule_columns(labelled.smiles, ("ecfp", "descriptors"), jobs=plan.jobs)
+    trained = load_run(model_path(plan.model), device=plan.device)
+    columns["encoder"] = trained.embed(labelled).numpy()
+    seconds_of_columns = time.perf_counter() - started
+    data = Labelled(replace(labelled, groups=None), kind, columns)
+    predicted, seconds = _predict_splits(data, plan, splits, on_state)
+    scale = _scale(labelled.targets)
+    metrics = _score_splits(data, splits, predicted, scale)
     return TableComparison(
         {
             "protocol": {
@@ -272,10 +223,10 @@ def compare_table(
                 "units": "labels" if len(scale) == 1 else "standard deviations of each task",
                 "test": "predicted once, by models that were trained on the other molecules",
             },
-            "data": {"name": dataset.name, "fingerprint": dataset.fingerprint, "molecules": len(numbered)},
-            "unlabelled": len(dataset) - len(numbered),
+            "data": {"name": dataset.name, "fingerprint": dataset.fingerprint, "molecules": len(labelled)},
+            "unlabelled": len(dataset) - len(labelled),
             "kind": kind,
-            "tasks": list(numbered.target_names),
+            "tasks": list(labelled.target_names),
             "plan": {**asdict(plan), "model": str(plan.model)},
             "sizes": [[[len(part) for part in each] for each in partition] for partition in splits],
             "split hashes": [hash_parts(each.test for each in partition) for partition in splits],
@@ -293,6 +244,82 @@ def compare_table(
             "command": command(),
         }
     )
+
+
+def _check_split(dataset: Dataset, kind: str, split: Split) -> None:
+    """Raise an error if the tasks cannot be learned or tested on a split."""
+    assert dataset.targets is not None
+    check_learnable(dataset, kind, split.train)
+    tested = dataset.targets[split.test].T
+    if kind == "binary" and all(len(np.unique(column[~np.isnan(column)])) < 2 for column in tested):
+        raise UserError(
+            f"{dataset.name}: no task has both 0 and 1 among the {len(split.test)} test molecules of a fold. Use "
+            "fewer folds or --split random."
+        )
+
+
+def _predict_splits(
+    data: Labelled, plan: TablePlan, splits: Splits, on_state: Callable[[str, float, int], None]
+) -> tuple[dict[SeedAndFold, Predictions], dict[str, list[float]]]:
+    """Compute the predictions for every split in ``plan.jobs`` processes, and the seconds of every method."""
+    keys = [(seed, fold) for seed, partition in enumerate(splits) for fold in range(len(partition))]
+    # Fine-tuning takes longest, so it comes first.
+    quick = tuple(name for name in METHODS if name not in ("finetuned", "ensemble"))
+    work = [
+        ((seed, fold), Work(splits[seed][fold], seed, methods))
+        for methods in (("finetuned",), quick)
+        for seed, fold in keys
+    ]
+    items = [each for _, each in work]
+    compute = partial(predict_split, data=data, plan=plan)
+    jobs = 1 if pick_device(plan.device).type == "cuda" else min(plan.jobs, len(work))
+    states: dict[int, State] = {}
+    finished = 0
+
+    def note(number: int, state: State) -> None:
+        states[number] = state
+        show()
+
+    def show() -> None:
+        texts = [
+            f"seed {work[each][0][0]}, fold {work[each][0][1] + 1}: {state.text}" for each, state in states.items()
+        ]
+        on_state("; ".join(texts), finished + sum(state.share for state in states.values()), len(work))
+
+    results: Iterable[tuple[int, tuple[Predictions, dict[str, float]]]]
+    if jobs > 1:
+        results = map_in_processes(compute, items, jobs, on_note=note)
+    else:
+        results = ((number, compute(item, partial(note, number))) for number, item in enumerate(items))
+    predicted: dict[SeedAndFold, Predictions] = {key: {} for key in keys}
+    seconds: dict[str, list[float]] = {name: [] for name in METHODS}
+    for number, (predictions, times) in results:
+        predicted[work[number][0]] |= predictions
+        for name, value in times.items():
+            seconds[name].append(value)
+        del states[number]
+        finished += 1
+        show()
+    return predicted, seconds
+
+
+def _score_splits(
+    data: Labelled, splits: Splits, predicted: dict[SeedAndFold, Predictions], scale: NDArray[np.float64]
+) -> dict[str, dict[str, list[list[float]]]]:
+    """Each metric of every method, by seed and fold, with errors in units of ``scale`` ``(T,)``."""
+    dataset, kind, _ = data
+    assert dataset.targets is not None
+    metrics: dict[str, dict[str, list[list[float]]]] = {}
+    for name in METHODS:
+        metrics[name] = {metric: [[] for _ in splits] for metric in METRICS[kind]}
+        for (seed, fold), of in predicted.items():
+            values = np.mean([of[each] for each in MEMBERS], axis=0) if name == "ensemble" else of[name]
+            labels = dataset.targets[splits[seed][fold].test]
+            first, second = ((each / scale).astype(np.float32) for each in (values, labels))
+            figures = task_figures(kind, first, second, dataset.target_names)
+            for metric in METRICS[kind]:
+                metrics[name][metric][seed].append(figures[metric])
+    return metrics
 
 
 def _scale(labels: NDArray[np.float32]) -> NDArray[np.float64]:

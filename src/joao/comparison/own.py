@@ -35,40 +35,40 @@ EXPECTED = (
 )
 
 
-def name_methods(wanted: Any, known: Sequence[str]) -> dict[str, Any]:
+def name_methods(requested: Any, known: Sequence[str]) -> dict[str, Any]:
     """Return own methods by name and, with the value None, names of ``known`` methods, in order.
 
     Without a name, a method has that of its class or function; later ones of the same name have a number.
     """
-    items = wanted.split(",") if isinstance(wanted, str) else wanted
+    items = requested.split(",") if isinstance(requested, str) else requested
     if isinstance(items, Mapping) or not isinstance(items, Sequence):
         items = [items]
-    found: dict[str, Any] = {}
+    methods: dict[str, Any] = {}
     for item in items:
         if isinstance(item, str):
             if name := "+".join(map(str.strip, item.split("+"))):
-                found[name] = None
+                methods[name] = None
             continue
         for name, method in item.items() if isinstance(item, Mapping) else [("", item)]:
             _check_method(method, name)
-            taken = [*found, *known]
-            if not isinstance(name, str) or (name and (name in taken or "+" in name or name != name.strip())):
+            reserved = [*methods, *known]
+            if not isinstance(name, str) or (name and (name in reserved or "+" in name or name != name.strip())):
                 raise UserError(
                     f"compare: {short_repr(name)} cannot be the name of an own method. Use text without '+' that is "
                     "not the name of another method."
                 )
             base = name or _default_name(method)
-            names = (base if number == 1 else f"{base}-{number}" for number in range(1, len(taken) + 2))
-            found[next(each for each in names if each not in taken)] = method
-    return found
+            names = (base if number == 1 else f"{base}-{number}" for number in range(1, len(reserved) + 2))
+            methods[next(each for each in names if each not in reserved)] = method
+    return methods
 
 
 def _check_method(method: Any, name: object) -> None:
-    place = f"compare: {short_repr(name)}: " if name else "compare: "
+    prefix = f"compare: {short_repr(name)}: " if name else "compare: "
     if inspect.isclass(method):
-        raise UserError(f"{place}got the class {method.__name__}. Give an object of it: {method.__name__}().")
+        raise UserError(f"{prefix}got the class {method.__name__}. Give an object of it: {method.__name__}().")
     if not (is_estimator(method) or callable(method)):
-        raise UserError(f"{place}expected {EXPECTED}, got {short_repr(method)}.")
+        raise UserError(f"{prefix}expected {EXPECTED}, got {short_repr(method)}.")
 
 
 def is_estimator(method: Any) -> bool:
@@ -151,18 +151,20 @@ def raise_on_interrupt() -> Iterator[None]:
 def _make_rows(method: Any, graphs: Dataset, seeds: Mapping[str, int]) -> Any:
     try:
         if is_estimator(method):
-            fresh = clone(method) if hasattr(method, "get_params") else copy.deepcopy(method)
-            fresh = fresh.set_params(**seeds) if seeds else fresh
+            copied = clone(method) if hasattr(method, "get_params") else copy.deepcopy(method)
+            copied = copied.set_params(**seeds) if seeds else copied
             return (
-                fresh.fit_transform(graphs) if hasattr(fresh, "fit_transform") else fresh.fit(graphs).transform(graphs)
+                copied.fit_transform(graphs)
+                if hasattr(copied, "fit_transform")
+                else copied.fit(graphs).transform(graphs)
             )
         return method(graphs, **seeds)
     except Exception as error:
         if isinstance(error, UserError) or is_out_of_memory(error):
             raise
-        place = traceback.extract_tb(error.__traceback__)[-1]
+        frame = traceback.extract_tb(error.__traceback__)[-1]
         what = f"{type(error).__name__}: {one_line(error)}"
-        raise UserError(f"{what} ({Path(place.filename).name}, line {place.lineno}).") from error
+        raise UserError(f"{what} ({Path(frame.filename).name}, line {frame.lineno}).") from error
 
 
 def _check_rows(rows: Any, num_graphs: int) -> Rows:
@@ -200,5 +202,5 @@ def make_sendable(method: Any) -> bytes | None:
     """Pickle a method for another process, also functions of a notebook; None if that is not possible."""
     try:
         return pickle.dumps(wrap_non_picklable_objects(method, keep_wrapper=False))
-    except Exception:  # any object can refuse, in its own way
+    except Exception:  # objects may raise anything when they are pickled
         return None

@@ -74,15 +74,15 @@ def compute(
     record = start_record(dataset, plan, out)
     shown = finished_partitions(record)
     try:
-        for done in _run(dataset, plan, missing_seeds(record), on_step):
-            entry = record["methods"][done.method]
-            if done.score is None:
-                entry["failure"] = done.failure
+        for outcome in _run(dataset, plan, missing_seeds(record), on_step):
+            entry = record["methods"][outcome.method]
+            if outcome.score is None:
+                entry["failure"] = outcome.failure
             else:
-                entry["seeds"][str(done.score["seed"])] = done.score
+                entry["seeds"][str(outcome.score["seed"])] = outcome.score
             if out is not None:
                 write_json(out, record)
-            on_done(done)
+            on_done(outcome)
             finished = finished_partitions(record)
             if shown < finished < plan.partitions:
                 shown = finished
@@ -140,8 +140,8 @@ def start_record(dataset: Dataset, plan: Plan, out: Path | None = None) -> Recor
     for name in plan.methods:
         own = plan.own.get(name)
         kind = kind_of(name) if own is None else kind_of_own(own)
-        found = method_settings(name, dataset.kind, plan.epochs) if own is None else describe_own(own)
-        settings = _as_json(found)
+        described = method_settings(name, dataset.kind, plan.epochs) if own is None else describe_own(own)
+        settings = _as_json(described)
         entry = record["methods"].setdefault(name, {"kind": kind, "settings": settings, "seeds": {}})
         if entry["settings"] != settings:
             raise UserError(

@@ -74,8 +74,8 @@ def finished_partitions(record: Mapping[str, Any]) -> int:
     """Count the first partitions on which every method was scored, except those that failed."""
     methods = (record["methods"][name] for name in record["compared"])
     seeds = [method["seeds"] for method in methods if "failure" not in method]
-    wanted = range(record["partitions"])
-    return next((number for number in wanted if any(str(number) not in each for each in seeds)), len(wanted))
+    partitions = range(record["partitions"])
+    return next((number for number in partitions if any(str(number) not in each for each in seeds)), len(partitions))
 
 
 def first_partitions(record: Mapping[str, Any], number: int) -> dict[str, Any]:
@@ -86,8 +86,8 @@ def first_partitions(record: Mapping[str, Any], number: int) -> dict[str, Any]:
 def accuracies_of(record: Mapping[str, Any], name: str) -> Scores | None:
     """Return ``(partitions, folds)`` accuracies of a method; None if some are missing or there are no partitions."""
     seeds = record["methods"].get(name, {}).get("seeds", {})
-    wanted = [str(seed) for seed in range(record["partitions"])]
-    if not wanted or any(seed not in seeds for seed in wanted):
+    partitions = [str(seed) for seed in range(record["partitions"])]
+    if not partitions or any(seed not in seeds for seed in partitions):
         return None
-    assert [seeds[seed]["fold_hash"] for seed in wanted] == record["fold hashes"]
-    return np.array([seeds[seed]["accuracies"] for seed in wanted], dtype=np.float64)
+    assert [seeds[seed]["fold_hash"] for seed in partitions] == record["fold hashes"]
+    return np.array([seeds[seed]["accuracies"] for seed in partitions], dtype=np.float64)

@@ -57,9 +57,9 @@ class Comparison(Tabular):
         for name in (method, baseline):
             if name not in self.record["compared"]:
                 raise UserError(f"comparison: no method {short_repr(name)}. {suggest(name, self.record['compared'])}")
-            if (found := accuracies_of(self.record, name)) is None:
+            if (accuracies := accuracies_of(self.record, name)) is None:
                 raise UserError(f"comparison: {name} has no scores.")
-            scores.append(found)
+            scores.append(accuracies)
         return paired_gain(*scores)
 
     def plot(self) -> Any:
@@ -175,11 +175,11 @@ def compare(
     if has_tasks_only(dataset):
         if methods is not None:
             raise UserError("compare: methods cannot be chosen for tasks of molecules; all are compared.")
-        given = None if isinstance(split, str) else split
+        parts = None if isinstance(split, str) else split
         plan_ = TablePlan(
-            model, "scaffold" if given else str(split), folds or 5, partitions or 1, epochs or 20, jobs or 1, device
+            model, "scaffold" if parts else str(split), folds or 5, partitions or 1, epochs or 20, jobs or 1, device
         )
-        return run_table(select_tasks(dataset, tasks), plan_, path, shown, given, warn_user)
+        return run_table(select_tasks(dataset, tasks), plan_, path, shown, parts, warn_user)
     labelled_graphs(dataset)
     choice = choose_methods(dataset, methods)
     for notice in choice.notices:

@@ -121,14 +121,14 @@ def _new_encoder(recipe: Recipe, store: Store, custom: nn.Module | EncoderFactor
         custom = copy.deepcopy(custom)
     else:
         try:
-            made = custom(store.num_features, store.num_edge_features)
+            module = custom(store.num_features, store.num_edge_features)
         except TypeError as error:
             raise UserError(
                 f"encoder: {short_repr(custom)} must take the numbers of node and edge features ({one_line(error)})."
             ) from error
-        if not isinstance(made, nn.Module):
-            raise UserError(f"encoder: {short_repr(custom)} must return a torch module, got {short_repr(made)}.")
-        custom = made
+        if not isinstance(module, nn.Module):
+            raise UserError(f"encoder: {short_repr(custom)} must return a torch module, got {short_repr(module)}.")
+        custom = module
     example = torch.arange(min(len(store), 4))
     return custom if isinstance(custom, Encoder) else ModuleEncoder(custom, store.batch(example))
 
@@ -137,12 +137,12 @@ def check_input(encoder: Encoder, features: Features, pool: Iterable[Augmentatio
     """Raise a :class:`UserError` if an encoder or mask expects category codes and gets measurements, or vice versa."""
     are_codes = features.rule in CODE_RULES
     if encoder.codes != (features.rule if are_codes else None):
-        wanted = f"other features than '{features.rule}'"
+        needed = f"other features than '{features.rule}'"
         if encoder.codes is not None:
-            wanted = f"features = '{encoder.codes}', which {CODE_RULES[encoder.codes]} have"
+            needed = f"features = '{encoder.codes}', which {CODE_RULES[encoder.codes]} have"
         fix = "features = 'labels'" if are_codes and encoder.codes is None else "encoder gin"
-        raise UserError(f"the encoder {type(encoder).__name__} needs {wanted}; got '{features.rule}'. Use {fix}.")
+        raise UserError(f"the encoder {type(encoder).__name__} needs {needed}; got '{features.rule}'. Use {fix}.")
     for each in pool:
         if isinstance(each, AttributeMask) and (each.fill == "token") != are_codes:
-            wanted = "'token'" if are_codes else "'noise' or 'mean'"
-            raise UserError(f"AttributeMask: with features '{features.rule}' fill must be {wanted}, got '{each.fill}'.")
+            needed = "'token'" if are_codes else "'noise' or 'mean'"
+            raise UserError(f"AttributeMask: with features '{features.rule}' fill must be {needed}, got '{each.fill}'.")

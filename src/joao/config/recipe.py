@@ -103,7 +103,8 @@ _CODES = {"attribute_mask": {"fill": "token"}}
 
 # Options that older recipes do not have. With these values, which do what was done before, recipes leave them out.
 _LATER = [("readout", "sum"), ("negatives", "auto"), ("decay", "none")]
-# Every recipe beside a run has these keys. An option that such a recipe leaves out is not the default of today.
+# The recipe of every run has these keys. Options that such a recipe leaves out do not get the defaults of KINDS, which
+# may have changed since.
 COMPLETE = {"features", "max_degree", "encoder", "heads", "objective", "policy", "training"}
 
 # Names of the weights in ``targets``: those of :mod:`joao.training.targets`, and the loss of the method itself.
@@ -242,6 +243,7 @@ class Recipe:
 
 
 def _older_table(part: Part, kind: type[Any]) -> dict[str, Any]:
+    """The table of a part without the options that older recipes do not have, where they change nothing."""
     default = {key: each.default for key, each in signature(kind).parameters.items()}
     left_out = {key for key, option in _LATER if part.options.get(key) == option == default[key]}
     return {key: option for key, option in part.table().items() if key not in left_out}
@@ -283,24 +285,11 @@ def make_recipe(table: Mapping[str, Any], source: str = "recipe", kind: str = "g
         ...
     joao.core.errors.UserError: recipe: unknown key 'epochs'. Did you mean 'training.epochs'?
     """
-    known = [*(each.name for each in dataclasses.fields(Recipe)), "method", "preset", "strength", "strengths"]
-    for key in table:
-        if key not in known:
-            is_training = key in {each.name for each in dataclasses.fields(Schedule)}
-            fix = f"Did you mean 'training.{key}'?" if is_training else suggest(key, known)
-            raise UserError(f"{source}: unknown key '{key}'. {fix}")
+    _check_keys(table, source)
     method = table.get("method", "joao")
     if not isinstance(method, str) or method not in METHODS:
         raise UserError(f"{source}: unknown method '{method}'. {suggest(str(method), METHODS)}")
-    kind_defaults = KINDS[kind]
-    if (preset := table.get("preset")) is not None:
-        if not isinstance(preset, str) or preset not in PRESETS:
-            raise UserError(f"{source}: unknown preset {short_repr(preset)}. {suggest(str(preset), PRESETS)}")
-        if kind != "graphs":
-            raise UserError(f"{source}: preset '{preset}' is not for {kind}. Remove it.")
-        kind_defaults = {**kind_defaults, **PRESETS[preset]}
-    if table.keys() >= COMPLETE:
-        kind_defaults = {"encoder": kind_defaults["encoder"], "training": {}}
+    kind_defaults = _kind_defaults(table, kind, source)
     defaults = {"encoder": kind_defaults["encoder"], "augmentations": POOL, **METHODS[method]}
     parts: dict[str, Part] = {}
     for family, members in CATALOGUES.items():
@@ -310,15 +299,9 @@ def make_recipe(table: Mapping[str, Any], source: str = "recipe", kind: str = "g
             value = {**default, **value}
         parts[family] = _part(value, members, f"{source}: {family}", kind_defaults)
     _check_at_most(parts["encoder"].options.get("layers", 1), f"{source}: encoder: layers")
-    takes_codes = ENCODERS[parts["encoder"].name].codes is not None
-    default = "auto" if takes_codes else kind_defaults.get("features", "auto")
-    features = check_value(table.get("features", default), str, f"{source}: features")
-    if features not in RULES:
-        raise UserError(f"{source}: unknown rule '{features}' for features. {suggest(features, RULES)}")
-    if kind in RULE_OF_KIND and features == "auto":
-        codes = ENCODERS[parts["encoder"].name].codes
-        is_known = codes == RULE_OF_KIND[kind] or (kind, codes) == ("molecules", "ogb_atoms")
-        features = codes if is_known and codes else "labels"
+    codes = ENCODERS[parts["encoder"].name].codes
+    default_features = "auto" if codes is not None else kind_defaults.get("features", "auto")
+    features = _features(table.get("features", default_features), kind, codes, source)
     if features in CODE_RULES:
         kind_defaults = {**kind_defaults, **_CODES}
     training = table.get("training", {})
@@ -343,7 +326,39 @@ def make_recipe(table: Mapping[str, Any], source: str = "recipe", kind: str = "g
     )
 
 
-def target_weights(given: Any, source: str) -> dict[str, float]:
+def _check_keys(table: Mapping[str, Any], source: str) -> None:
+    known = [*(each.name for each in dataclasses.fields(Recipe)), "method", "preset", "strength", "strengths"]
+    for key in table:
+        if key not in known:
+            is_training = key in {each.name for each in dataclasses.fields(Schedule)}
+            fix = f"Did you mean 'training.{key}'?" if is_training else suggest(key, known)
+            raise UserError(f"{source}: unknown key '{key}'. {fix}")
+
+
+def _kind_defaults(table: Mapping[str, Any], kind: str, source: str) -> dict[str, Any]:
+    """The defaults of a kind of data, with those of a preset; a complete table gets no other defaults of options."""
+    defaults = KINDS[kind]
+    if (preset := table.get("preset")) is not None:
+        if not isinstance(preset, str) or preset not in PRESETS:
+            raise UserError(f"{source}: unknown preset {short_repr(preset)}. {suggest(str(preset), PRESETS)}")
+        if kind != "graphs":
+            raise UserError(f"{source}: preset '{preset}' is not for {kind}. Remove it.")
+        defaults = {**defaults, **PRESETS[preset]}
+    return {"encoder": defaults["encoder"], "training": {}} if table.keys() >= COMPLETE else defaults
+
+
+def _features(rule: Any, kind: str, codes: str | None, source: str) -> str:
+    """Check a rule for features; ``auto`` becomes the ``codes`` of the encoder if data of this kind have them."""
+    rule = check_value(rule, str, f"{source}: features")
+    if rule not in RULES:
+        raise UserError(f"{source}: unknown rule '{rule}' for features. {suggest(rule, RULES)}")
+    if kind in RULE_OF_KIND and rule == "auto":
+        has_codes = codes == RULE_OF_KIND[kind] or (kind, codes) == ("molecules", "ogb_atoms")
+        return codes if has_codes and codes else "labels"
+    return str(rule)
+
+
+def target_weights(requested: Any, source: str) -> dict[str, float]:
     """Weights of the objectives by name: from a table, a list of names, or a text such as ``ecfp,descriptors=0.5``.
 
     A name without a weight, and the contrastive loss if it is not given, have weight 1. Without any target the result
@@ -352,11 +367,15 @@ def target_weights(given: Any, source: str) -> dict[str, float]:
     >>> target_weights("descriptors,ecfp=0.5", source="recipe")
     {'contrastive': 1.0, 'descriptors': 1.0, 'ecfp': 0.5}
     """
-    if isinstance(given, str):
-        given = [each for each in given.split(",") if each]
-    if not isinstance(given, Mapping | list | tuple):
-        raise UserError(f"{source} must be a table of weights or a list of names, got {short_repr(given)}.")
-    pairs = given.items() if isinstance(given, Mapping) else [(*str(each).split("=", 1), 1)[:2] for each in given]
+    if isinstance(requested, str):
+        requested = [each for each in requested.split(",") if each]
+    if not isinstance(requested, Mapping | list | tuple):
+        raise UserError(f"{source} must be a table of weights or a list of names, got {short_repr(requested)}.")
+    pairs = (
+        requested.items()
+        if isinstance(requested, Mapping)
+        else [(*str(each).split("=", 1), 1)[:2] for each in requested]
+    )
     weights = {}
     for name, weight in pairs:
         if name not in (CONTRASTIVE_WEIGHT, *TARGETS):
@@ -366,7 +385,7 @@ def target_weights(given: Any, source: str) -> dict[str, float]:
             raise UserError(f"{source}: {name}: the weight must be 0 or more, got {weight}.")
     targets = {name: weights[name] for name in TARGETS if weights.get(name)}
     if weights and not targets:
-        raise UserError(f"{source}: needs {' or '.join(TARGETS)} with a weight above 0, got {short_repr(given)}.")
+        raise UserError(f"{source}: needs {' or '.join(TARGETS)} with a weight above 0, got {short_repr(requested)}.")
     return {CONTRASTIVE_WEIGHT: weights.get(CONTRASTIVE_WEIGHT, 1.0), **targets} if targets else {}
 
 
@@ -414,8 +433,8 @@ def pool_name(part: Part, pool: Sequence[Part]) -> str:
     same = [other for other in pool if other.name == part.name]
     if len(same) == 1:
         return part.name
-    apart = [name for name in part.options if any(other.options[name] != part.options[name] for other in same)]
-    return f"{part.name}({', '.join(f'{name}={part.options[name]}' for name in apart)})"
+    differing = [name for name in part.options if any(other.options[name] != part.options[name] for other in same)]
+    return f"{part.name}({', '.join(f'{name}={part.options[name]}' for name in differing)})"
 
 
 def _part(value: Any, members: Mapping[str, type[Any]], source: str, defaults: Mapping[str, Any]) -> Part:

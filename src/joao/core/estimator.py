@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 
-from joao.core.processes import StopRequest, catch_stop_signals
+from joao.core.signals import StopRequest, catch_stop_signals
 
 
 class GraphEstimator(BaseEstimator):  # type: ignore[misc]

@@ -177,11 +177,11 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    values = dict(pairs)
+    if len(values) < len(pairs):
         repeated = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
         raise ValueError(f"the key {short_repr(repeated)} is repeated")
-    return found
+    return values
 
 
 def _parse_integer(digits: str) -> int:

@@ -34,11 +34,11 @@ def versions() -> dict[str, str]:
 
 @cache
 def _package_versions() -> dict[str, str]:
-    found = {}
+    installed = {}
     for package in PACKAGES:
         with suppress(PackageNotFoundError):
-            found[package] = version(package)
-    return found
+            installed[package] = version(package)
+    return installed
 
 
 @cache
@@ -54,15 +54,15 @@ def source_hash() -> str:
 
 def machine(device: torch.device | str) -> dict[str, Any]:
     """Processor, cores, threads and, if used, the GPU."""
-    found: dict[str, Any] = {
+    description: dict[str, Any] = {
         "processor": _processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "device": torch.device(device).type,
     }
     if torch.device(device).type == "cuda":
-        found["gpu"] = torch.cuda.get_device_name(device)
-    return found
+        description["gpu"] = torch.cuda.get_device_name(device)
+    return description
 
 
 def command() -> str:
@@ -121,8 +121,8 @@ def measure_run(make: Callable[[], Made], device: torch.device | str) -> tuple[M
 
     def timed() -> None:
         started = time.perf_counter()
-        made = make()
-        results.append((made, time.perf_counter() - started))
+        result = make()
+        results.append((result, time.perf_counter() - started))
 
     peak = peak_memory(timed, device)
     return *results[0], {"peak bytes": peak, "memory": memory_source(device)}

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 
@@ -94,6 +95,13 @@ def random_pairs(first: Tensor, sizes: Tensor, generator: torch.Generator) -> tu
     other = random_integers(sizes - 1, generator)
     other += other >= one  # skip ``one`` itself
     return first + one, first + other
+
+
+def splitmix64(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Map 64-bit numbers to others one to one, so that every bit of the result depends on all bits; 0 stays 0."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        numbers = (numbers ^ (numbers >> np.uint64(shift))) * np.uint64(factor)
+    return numbers ^ (numbers >> np.uint64(31))
 
 
 @contextmanager

@@ -40,18 +40,20 @@ def catalogue(base: type[Any], namespace: Mapping[str, Any]) -> dict[str, type[A
 _SET_BY_BUILDER = {"self", "num_features", "num_edge_features", "num_dimensions", "num_augmentations", "augmentations"}
 
 
-def check_options(member: Callable[..., Any], given: Any, place: str) -> dict[str, Any]:
-    """Check the given options of a class, and add the defaults of the others."""
-    if not isinstance(given, Mapping):
-        raise UserError(f"{place}: must be a table of options, got {given!r}.")
+def check_options(member: Callable[..., Any], options: Any, place: str) -> dict[str, Any]:
+    """Check options of a class, and add the defaults of the others."""
+    if not isinstance(options, Mapping):
+        raise UserError(f"{place}: must be a table of options, got {options!r}.")
     signature = inspect.signature(member).parameters
     parameters = {name: signature[name] for name in signature if name not in _SET_BY_BUILDER}
-    for key in given:
+    for key in options:
         if key not in parameters:
             raise UserError(f"{place}: unknown key '{key}'. {suggest(key, parameters) if parameters else ''}".rstrip())
     hints = typing.get_type_hints(getattr(member, "__init__"))  # noqa: B009
     return {
-        name: check_value(given[name], hints.get(name, Any), f"{place}: {name}") if name in given else parameter.default
+        name: check_value(options[name], hints.get(name, Any), f"{place}: {name}")
+        if name in options
+        else parameter.default
         for name, parameter in parameters.items()
     }
 
@@ -71,8 +73,8 @@ def make_record(kind: type[Record], values: Any, place: str, *, allow_unknown: b
     if unknown and not allow_unknown:
         raise UserError(f"{place}: unknown key {short_repr(unknown[0])}.")
     hints = _type_hints(kind)  # type: ignore[arg-type]
-    given = {name: check_value(values[name], hints[name], f"{place}: {name}") for name in known if name in values}
-    return kind(**given)
+    checked = {name: check_value(values[name], hints[name], f"{place}: {name}") for name in known if name in values}
+    return kind(**checked)
 
 
 @cache
@@ -113,9 +115,9 @@ def check_value(value: Any, hint: Any, place: str) -> Any:
         return {key: check_value(each, inside[1], f"{place}: {short_repr(key)}") for key, each in value.items()}
     if is_dataclass(hint) and isinstance(hint, type):
         return hint.from_json(value) if hasattr(hint, "from_json") else make_record(hint, value, place)
-    wanted = {float: "a number", int: "an integer", bool: "true or false", str: "text"}.get(hint)
+    expected = {float: "a number", int: "an integer", bool: "true or false", str: "text"}.get(hint)
     raise UserError(
-        f"{place} must be {wanted or ('an object' if origin is Mapping else 'a list')}, got {short_repr(value)}."
+        f"{place} must be {expected or ('an object' if origin is Mapping else 'a list')}, got {short_repr(value)}."
     )
 
 

@@ -33,7 +33,7 @@ def plain_text(text: object) -> str:
     a&#124;b \# \[c\]\(d) node_drop
     """
     line = " ".join(escape_control(str(text)).split())
-    return _MARKUP.sub(lambda found: _ENTITIES.get(found[0], f"\\{found[0]}"), line)
+    return _MARKUP.sub(lambda match: _ENTITIES.get(match[0], f"\\{match[0]}"), line)
 
 
 def latex_text(text: object) -> str:

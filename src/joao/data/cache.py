@@ -44,9 +44,9 @@ _READERS_HASH = _hash_readers()
 
 def cache_root() -> Path | None:
     """Folder of everything that can be downloaded or computed again; None if there is no home folder."""
-    given = os.environ.get("JOAO_CACHE", "")
-    if given and given.lower() != "off":
-        return user_path(given)
+    path = os.environ.get("JOAO_CACHE", "")
+    if path and path.lower() != "off":
+        return user_path(path)
     try:
         return user_path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "joao"
     except UserError:
@@ -94,12 +94,12 @@ def read_cached(
 def sizes() -> dict[Path, int]:
     """Cached files and their sizes in bytes, newest first, including unfinished files of killed processes."""
     cache = folder()
-    found = []
+    files = []
     for file in cache.glob("*.packed*") if cache is not None else ():
         with suppress(OSError):  # removed by another process
             status = file.stat()
-            found.append((status.st_mtime_ns, file, status.st_size))
-    return {file: size for _, file, size in sorted(found, reverse=True)}
+            files.append((status.st_mtime_ns, file, status.st_size))
+    return {file: size for _, file, size in sorted(files, reverse=True)}
 
 
 def clear() -> None:
@@ -112,15 +112,15 @@ def clear() -> None:
 def _stamp(path: Path, options: str, min_bytes: int) -> bytes | None:
     """Hash of readers, options and all files that may be read from ``path``; None for a small source."""
     try:
-        found = [path] if path.is_file() else [file for kind in _FOLDER_FILES for file in sorted(path.glob(kind))]
-        if sum(file.stat().st_size for file in found) < min_bytes:
+        files = [path] if path.is_file() else [file for kind in _FOLDER_FILES for file in sorted(path.glob(kind))]
+        if sum(file.stat().st_size for file in files) < min_bytes:
             return None
         digest = hashlib.sha256(_READERS_HASH + os.fsencode(path.name) + b"/" + options.encode())
-        if any(file.suffix.lower() == ".graphml" for file in found):
+        if any(file.suffix.lower() == ".graphml" for file in files):
             from importlib.metadata import version
 
             digest.update(version("networkx").encode())
-        for file in found:
+        for file in files:
             with open_regular(file) as stream:
                 content = hashlib.file_digest(stream, "sha256").digest()
             digest.update(b"/" + os.fsencode(file.relative_to(path)) + content)

@@ -216,7 +216,7 @@ class Dataset:
         return self.fingerprint
 
     def has_fingerprint(self, *known: str) -> bool:
-        """Whether these graphs, or the store of shards that they are all graphs of, have one of these fingerprints."""
+        """Whether these graphs, or the store of shards from which they were loaded, have one of these fingerprints."""
         return self.fingerprint in known or self.store_fingerprint in known
 
     @cached_property
@@ -272,8 +272,8 @@ class Dataset:
             return self.graph_names
         names = {failure.row: failure.name for failure in self.failures}
         names |= zip(self.rows.tolist(), self.graph_names, strict=True)
-        found = tuple(names[row] for row in range(len(names)))
-        return found if any(found) else ()
+        in_order = tuple(names[row] for row in range(len(names)))
+        return in_order if any(in_order) else ()
 
     def without_labels(self) -> Dataset:
         """Return the graphs without classes and tasks."""
@@ -307,8 +307,8 @@ def number_values(column: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]
         return np.unique(column, return_inverse=True)
     texts = column.tolist()
     values = sorted({*texts})
-    number = {value: place for place, value in enumerate(values)}
-    numbers = np.fromiter(map(number.__getitem__, texts), dtype=np.int64, count=len(texts))
+    number_of = {value: number for number, value in enumerate(values)}
+    numbers = np.fromiter(map(number_of.__getitem__, texts), dtype=np.int64, count=len(texts))
     return np.array(values, dtype=object), numbers
 
 

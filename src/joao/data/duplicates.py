@@ -27,9 +27,9 @@ def merge_duplicates(
     Returns:
         The data set, the numbers of the molecules that are left, and a notice, or None if nothing was merged.
     """
-    everything = np.arange(len(dataset))
+    all_rows = np.arange(len(dataset))
     if not is_standardised(dataset.featuriser) or len({*dataset.smiles}) == len(dataset.smiles):
-        return dataset, everything, None
+        return dataset, all_rows, None
     group_of: dict[tuple[str, str], int] = {}
     keys = zip(dataset.smiles, parts or ("",) * len(dataset), strict=True)
     group = np.array([group_of.setdefault(key, len(group_of)) for key in keys])
@@ -57,17 +57,17 @@ def _merge_targets(targets: NDArray[np.float32], group: NDArray[np.int64]) -> tu
     contradicting, ranges = 0, list[float]()
     for task, column in enumerate(targets.T):
         known = ~np.isnan(column)
-        values, place = column[known].astype(np.float64), group[known]
-        count, least, most = _extremes(values, place, len(merged))
+        values, group_of_value = column[known].astype(np.float64), group[known]
+        count, least, most = _extremes(values, group_of_value, len(merged))
         differ = least < most
-        found = np.where(count > 0, least, np.nan)
+        value = np.where(count > 0, least, np.nan)
         if np.isin(values, (0, 1)).all():
-            found[differ] = np.nan
+            value[differ] = np.nan
             contradicting += int(differ.sum())
         else:
-            found[differ] = (np.bincount(place, values, len(merged))[differ]) / count[differ]
+            value[differ] = (np.bincount(group_of_value, values, len(merged))[differ]) / count[differ]
             ranges += (most - least)[differ].tolist()
-        merged[:, task] = found
+        merged[:, task] = value
     sentences = []
     if ranges:
         sentences.append(f"{quantity(len(ranges), 'labels')} averaged, whose values differ by up to {max(ranges):.3g}")

@@ -109,7 +109,7 @@ class Features:
         return features
 
     def check(self) -> None:
-        """Refuses what :meth:`from_dataset` would not have made."""
+        """Raise a ValueError for values that :meth:`from_dataset` does not give."""
         for column in self.vocabulary:
             kinds = {type(value) for value in column}
             if not column or kinds not in ({int}, {str}) or list(column) != sorted({*column}):
@@ -133,10 +133,10 @@ class Features:
             return None
         if self.rule in ("constant", "degree"):
             return 1 if self.rule == "constant" else degrees
-        given = sum(map(len, self.vocabulary)) + len(self.shift)
+        own = sum(map(len, self.vocabulary)) + len(self.shift)
         if self.rule == "random_walks":
-            return given if self._has_own_columns else given + degrees
-        return (given or 1) + 1 + degrees if self.rule == "with_degree" else given
+            return own if self._has_own_columns else own + degrees
+        return (own or 1) + 1 + degrees if self.rule == "with_degree" else own
 
     @property
     def _num_attributes(self) -> int:
@@ -172,11 +172,11 @@ class Features:
             if not self._has_own_columns:
                 parts.append(self._degree_columns(dataset))
             parts.append(self._standardise(return_probabilities(dataset), slice(-len(_WALKS), None)))
-        given = [part for part in parts if part is not None]
-        if len(given) == 1:
-            return given[0]
-        columns, end = torch.empty(dataset.num_nodes, sum(part.shape[1] for part in given)), 0
-        for part in given:
+        blocks = [part for part in parts if part is not None]
+        if len(blocks) == 1:
+            return blocks[0]
+        columns, end = torch.empty(dataset.num_nodes, sum(part.shape[1] for part in blocks)), 0
+        for part in blocks:
             end += part.shape[1]
             columns[:, end - part.shape[1] : end] = part
         return columns
@@ -228,7 +228,7 @@ def return_probabilities(dataset: Dataset) -> NDArray[np.float32]:
 
     Memory is bounded; time is proportional to nodes times edges of each graph.
     """
-    found = np.zeros((dataset.num_nodes, len(_WALKS)), dtype=np.float32)
+    returned = np.zeros((dataset.num_nodes, len(_WALKS)), dtype=np.float32)
     order = np.argsort(np.diff(dataset.first_node), kind="stable")
     sizes = np.diff(dataset.first_node)[order]
     # Graphs of similar size share a block-diagonal P. As they do not interact, column j starts at node j of each graph.
@@ -245,13 +245,14 @@ def return_probabilities(dataset: Dataset) -> NDArray[np.float32]:
         for start in range(0, int(inside.max(initial=-1)) + 1, width):
             rows = np.flatnonzero((start <= inside) & (inside < start + width))
             columns = inside[rows] - start
+            # Column j holds the probabilities of reaching the start nodes from all nodes: first P^0, then P^1, ...
             power = np.zeros((len(nodes), columns.max() + 1), dtype=np.float32)
             power[rows, columns] = 1
             power = step @ power
             for number in range(len(_WALKS)):
                 power = step @ power
-                found[nodes[rows], number] = power[rows, columns]
-    return found
+                returned[nodes[rows], number] = power[rows, columns]
+    return returned
 
 
 def _scale_walks(pieces: Iterable[Dataset]) -> list[tuple[float, float]]:
@@ -319,7 +320,7 @@ def _one_hot(codes: torch.Tensor, width: int) -> torch.Tensor:
 def _label_codes(column: NDArray[Any], known: tuple[int | str, ...]) -> NDArray[np.int64]:
     """Index of each label among the ``known`` ones; -1 for others."""
     if column.dtype == object:
-        number = {value: place for place, value in enumerate(known)}
+        number = {value: position for position, value in enumerate(known)}
         return np.fromiter((number.get(text, -1) for text in column.tolist()), dtype=np.int64, count=len(column))
     if isinstance(known[0], str):
         return np.full(len(column), -1)

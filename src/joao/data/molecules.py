@@ -20,31 +20,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.core.codes import NUM_ELEMENTS, OGB_ATOM_SIZES, OGB_BOND_SIZES
+from joao.core.codes import OGB_ATOM_SIZES, OGB_BOND_SIZES
 from joao.core.errors import UserError, short_repr
 from joao.core.processes import map_chunks
 from joao.data.dataset import Dataset, Failure, Standardised, add_counts, sizes_to_offsets
+from joao.data.molecule_codes import ATOM_OR_END, MAX_ATOMS, Atoms, Edges, Indices, OgbCodes
 
 # Increase this number when the codes of any molecule change: encoders depend on them.
 FEATURISER = 1
-NO_ELEMENT = NUM_ELEMENTS - 1
 # Starting a process takes as long as converting this many molecules.
 _MIN_MOLECULES_PER_PROCESS, _MIN_STANDARDISED_PER_PROCESS = 4096, 512
 STANDARDISED = ", standardised"
-MAX_ATOMS = 1 << 16
 MAX_SMILES_LENGTH = 16 * MAX_ATOMS
 # RDKit's time grows with the cube of the size of rings, and its memory with the square; a ring of 42,000 atoms crashes
 # it. Molecules of this size take up to half a second and 170 MB.
 MAX_CYCLIC_ATOMS = 1 << 11
 _CYCLIC, _BRACKETS = re.compile(r"[0-9%/\\]"), re.compile(r"\[[^]]*\]")
-_MAX_MATRIX_ATOMS = 128
-_ATOM_OR_END = re.compile(r"\[[^]\n]*\]|Br|Cl|[BCNOPSFIbcnops*\n]")
-_END, _MAY_BE_CHIRAL = 255, 128
-_BOND_TYPES = {"SINGLE": 0, "DOUBLE": 1, "TRIPLE": 2, "AROMATIC": 3}
-_DIRECTIONS = {"ENDUPRIGHT": 1, "ENDDOWNRIGHT": 2}
-_TYPE_OF_TWICE_THE_ORDER = np.array([0, 0, 0, 3, 1, 0, 2, 0, 0, 0, 0, 0, 0])
 
-Indices = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 NodeNumbers = NDArray[np.uint8] | NDArray[np.uint16]
 
@@ -100,10 +92,10 @@ def make_molecules(
     """Convert SMILES, optionally with one name each, to a data set, which may be empty."""
     options = options or ReadOptions()
     on_rows = options.on_rows
-    least = _MIN_STANDARDISED_PER_PROCESS if options.standardise else _MIN_MOLECULES_PER_PROCESS
+    min_per_process = _MIN_STANDARDISED_PER_PROCESS if options.standardise else _MIN_MOLECULES_PER_PROCESS
     dataset = featurise(
         smiles,
-        jobs=max(1, min(options.jobs, len(smiles) // least)),
+        jobs=max(1, min(options.jobs, len(smiles) // min_per_process)),
         on_chunk=None if on_rows is None else lambda done: on_rows(done, len(smiles)),
         standardise=options.standardise,
         as_ogb=options.as_ogb,
@@ -152,8 +144,8 @@ def _trailing_text_notice(name: str, smiles: Sequence[str]) -> tuple[str, ...]:
     with_name = [text for text, rest in words if rest and not rest[0].startswith("|")]
     if not with_name:
         return ()
-    which = f"{len(with_name)} of {len(smiles)} molecules, the first {short_repr(with_name[0])}"
-    return (f"{name}: text after the SMILES is ignored ({which}).",)
+    rows = f"{len(with_name)} of {len(smiles)} molecules, the first {short_repr(with_name[0])}"
+    return (f"{name}: text after the SMILES is ignored ({rows}).",)
 
 
 def featurise(
@@ -230,27 +222,22 @@ def _concatenate(chunks: list[_Chunk], name: str, empty: NDArray[Any]) -> NDArra
 
 
 def _featurise_chunk(smiles: Sequence[str], standardise: bool = False, as_ogb: bool = False) -> _Chunk:
-    """Convert one chunk of SMILES, in one process.
-
-    Querying RDKit for every atom and bond takes as long as parsing. Without OGB's codes, elements are therefore taken
-    from the text of the atoms, and bonds from matrices of bond orders, for the whole chunk at once. Only molecules for
-    which this is ambiguous are queried atom by atom or bond by bond.
-    """
+    """Convert one chunk of SMILES, in one process."""
     from rdkit import rdBase
 
     failures: list[Failure] = []
     standard_smiles: list[str] = []
-    given, counts, reasons = smiles, None, dict[int, str]()
+    as_written, counts, reasons = smiles, None, dict[int, str]()
     with rdBase.BlockLogs():
         if standardise:
-            smiles, counts, reasons = _standardise(given)
+            smiles, counts, reasons = _standardise(as_written)
         # Texts that are too long are skipped: each atom takes more memory than its letter.
         texts = [text if len(text) <= MAX_SMILES_LENGTH else "" for text in smiles]
-        collected: list[Any] = [_OgbCodes(texts)] if as_ogb else [_Atoms(texts), _Edges(texts)]
+        collected: list[Any] = [OgbCodes(texts)] if as_ogb else [Atoms(texts), Edges(texts)]
         for row, text in enumerate(smiles):
             molecule = parse_molecule(text)
             if isinstance(molecule, str):
-                failures.append(Failure(row, given[row], reasons.get(row, molecule)))
+                failures.append(Failure(row, as_written[row], reasons.get(row, molecule)))
             else:
                 if standardise:
                     standard_smiles.append(text)
@@ -305,7 +292,7 @@ def parse_molecule(text: str) -> Any:
     if len(text) > MAX_SMILES_LENGTH:
         return f"{len(text)} characters; the limit is {MAX_SMILES_LENGTH}"
     if len(text) > MAX_CYCLIC_ATOMS and _CYCLIC.search(_BRACKETS.sub("", text)):
-        size = len(_ATOM_OR_END.findall(text))
+        size = len(ATOM_OR_END.findall(text))
         if size > MAX_CYCLIC_ATOMS:
             return f"{size} atoms; the limit with rings or directed bonds is {MAX_CYCLIC_ATOMS}"
     try:
@@ -330,145 +317,6 @@ def explain_rejection(molecule: Any) -> str:
     return str(problems[0].Message()) if problems else "RDKit rejects it"
 
 
-def _element(atom: Any) -> int:
-    number = atom.GetAtomicNum()
-    return number - 1 if 0 < number <= NO_ELEMENT else NO_ELEMENT
-
-
-class _Codes(dict[str, int]):
-    """Cache of atom codes by their text in a SMILES, such as ``Cl`` or ``[C@H]``: element, and a chirality flag."""
-
-    def __missing__(self, text: str) -> int:
-        from rdkit import Chem
-
-        alone = Chem.MolFromSmiles(text, sanitize=False)
-        element = NO_ELEMENT if alone is None else _element(alone.GetAtomWithIdx(0))
-        self[text] = element + _MAY_BE_CHIRAL * ("@" in text)
-        return self[text]
-
-
-class _Atoms:
-    """The atoms of the molecules of a chunk."""
-
-    def __init__(self, smiles: Sequence[str]) -> None:
-        # A SMILES followed by a name or an extension is replaced by an empty text: RDKit is queried for its atoms.
-        alone = (words[0] if len(words) == 1 else "" for words in map(str.split, smiles))
-        texts = _ATOM_OR_END.findall("".join(f"{text}\n" for text in alone))
-        codes = np.fromiter(map(_Codes({"\n": _END}).__getitem__, texts), dtype=np.uint8, count=len(texts))
-        ends = np.flatnonzero(codes == _END)
-        codes = np.delete(codes, ends)
-        first = sizes_to_offsets(np.diff(ends, prepend=-1) - 1)
-        self.first = first.tolist()  # offsets of the SMILES in the list of atoms
-        self.elements = codes % _MAY_BE_CHIRAL
-        self.centres: dict[int, list[int]] = {}
-        for place in np.flatnonzero(codes >= _MAY_BE_CHIRAL):
-            row = int(np.searchsorted(first, place, side="right")) - 1
-            self.centres.setdefault(row, []).append(int(place - first[row]))
-        self.sizes: list[int] = []
-        self.row: list[int] = []  # row of a molecule whose elements are taken from its text, else -1
-        self.queried: list[int] = []
-        self.chiral: list[tuple[int, int, int]] = []  # molecule, atom, tag
-
-    def add(self, molecule: Any, row: int) -> None:
-        size = molecule.GetNumAtoms()
-        from_text = self.first[row + 1] - self.first[row] == size
-        centres: Sequence[int] = self.centres.get(row, ()) if from_text else range(size)
-        if not from_text:  # RDKit has merged hydrogens, so texts and atoms do not correspond
-            self.queried += [_element(molecule.GetAtomWithIdx(atom)) for atom in range(size)]
-        tags = (molecule.GetAtomWithIdx(atom).GetChiralTag() for atom in centres)
-        # RDKit's tags: unspecified, clockwise, counter-clockwise, others.
-        self.chiral += [(len(self.sizes), atom, min(int(tag), 3)) for atom, tag in zip(centres, tags, strict=True)]
-        self.sizes.append(size)
-        self.row.append(row if from_text else -1)
-
-    def packed(self) -> dict[str, NDArray[Any]]:
-        """Return the number of atoms of each molecule and ``(N, 2)`` elements and chiralities."""
-        row, first = np.array(self.row, dtype=np.int64), np.array(self.first)
-        from_text = np.repeat(row >= 0, self.sizes)
-        is_used = np.zeros(len(first) - 1, dtype=bool)
-        is_used[row[row >= 0]] = True
-        atoms = np.zeros((len(from_text), 2), dtype=np.uint8)
-        atoms[from_text, 0] = self.elements[np.repeat(is_used, np.diff(first))]
-        atoms[~from_text, 0] = self.queried
-        molecule, atom, tag = np.array(self.chiral, dtype=np.int64).reshape(-1, 3).T
-        sizes = np.array(self.sizes, dtype=np.int64)
-        atoms[sizes_to_offsets(sizes)[molecule] + atom, 1] = tag
-        return {"num_nodes": sizes, "atoms": atoms}
-
-
-class _Edges:
-    """The bonds of the molecules of a chunk, in both directions."""
-
-    def __init__(self, smiles: Sequence[str]) -> None:
-        from rdkit import Chem
-
-        self.smiles, self.orders_of = smiles, Chem.GetAdjacencyMatrix
-        self.types = {getattr(Chem.BondType, name): code for name, code in _BOND_TYPES.items()}
-        self.directions = {getattr(Chem.BondDir, name): code for name, code in _DIRECTIONS.items()}
-        self.matrices: list[NDArray[np.float64]] = []
-        self.counted: list[tuple[int, int, int]] = []  # molecule, number of atoms, number of edges: with a matrix
-        self.queried: list[tuple[int, int, int, int]] = []  # molecule, target, source, type: the other edges
-        self.directed: list[tuple[int, int, int, int]] = []  # molecule, target, source, direction
-        self.largest = self.num_molecules = 0
-
-    def add(self, molecule: Any, row: int) -> None:
-        number, size, num_bonds = self.num_molecules, molecule.GetNumAtoms(), molecule.GetNumBonds()
-        self.num_molecules, self.largest = number + 1, max(size, self.largest)
-        for bond in map(molecule.GetBondWithIdx, range(num_bonds) if _has_directions(self.smiles[row]) else ()):
-            if direction := self.directions.get(bond.GetBondDir(), 0):
-                self.directed += ((number, *ends, direction) for ends in _both_ways(bond))
-        if size <= _MAX_MATRIX_ATOMS:
-            matrix = self.orders_of(molecule, useBO=True)
-            if np.count_nonzero(matrix) == 2 * num_bonds:  # dative bonds have one entry, unspecified ones none
-                self.matrices.append(matrix.ravel())
-                self.counted.append((number, size, 2 * num_bonds))
-                return
-        for bond in map(molecule.GetBondWithIdx, range(num_bonds)):
-            self.queried += ((number, *ends, self.types.get(bond.GetBondType(), 0)) for ends in _both_ways(bond))
-
-    def packed(self) -> dict[str, NDArray[Any]]:
-        """Return the number of edges of each molecule ``(M,)``, targets and sources ``(E,)``, and bonds ``(E, 2)``."""
-        number, sizes, counts = np.array(self.counted, dtype=np.int64).reshape(-1, 3).T
-        orders = np.concatenate([np.zeros(0), *self.matrices])
-        # Row and column of a nonzero cell of a molecule's matrix are target and source; the value is the bond order.
-        cells = np.flatnonzero(orders)
-        cell = cells - np.repeat(sizes_to_offsets(sizes**2)[:-1], counts)
-        columns = [np.repeat(number, counts), *np.divmod(cell, np.repeat(sizes, counts))]
-        edges = np.stack([*columns, _TYPE_OF_TWICE_THE_ORDER[(2 * orders[cells]).astype(np.int64)]])
-        if self.queried:
-            edges = np.concatenate([edges, np.array(self.queried, dtype=np.int64).T], axis=1)
-            edges = edges[:, np.lexsort(edges[2::-1])]
-        molecule, target, source, types = edges
-        bonds = np.stack([types, np.zeros_like(types)], axis=1).astype(np.uint8)
-        if self.directed:
-            directed = np.array(self.directed, dtype=np.int64).T
-            bonds[np.searchsorted(_keys(edges), _keys(directed)), 1] = directed[3]
-        num_edges = np.bincount(molecule, minlength=self.num_molecules)
-        return {"num_edges": num_edges, "bonds": bonds, **_narrow(target, source, self.largest)}
-
-
-def _has_directions(smiles: str) -> bool:
-    return "/" in smiles or "\\" in smiles
-
-
-def _narrow(target: Indices, source: Indices, largest: int) -> dict[str, NDArray[Any]]:
-    """Store the ends of edges in bytes where no molecule is too large."""
-    dtype = np.uint8 if largest <= 256 else np.uint16
-    return {"target": target.astype(dtype), "source": source.astype(dtype)}
-
-
-def _both_ways(bond: Any) -> tuple[tuple[int, int], tuple[int, int]]:
-    begin, end = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
-    return (begin, end), (end, begin)
-
-
-def _keys(edges: Indices) -> Indices:
-    """A number per edge that sorts by molecule, target and source."""
-    molecule, target, source = edges[:3]
-    keys: Indices = (molecule * MAX_ATOMS + target) * MAX_ATOMS + source
-    return keys
-
-
 def to_ogb_codes(dataset: Dataset) -> Dataset:
     """Replace the codes of atoms and bonds by OGB's nine and three, computed from the SMILES; the graphs are the same.
 
@@ -482,95 +330,10 @@ def to_ogb_codes(dataset: Dataset) -> Dataset:
             f"{dataset.name}: features 'ogb_atoms' are computed from SMILES, and the data have {what}. Use the table "
             "of molecules, pack it with its SMILES, or use features 'atoms'."
         )
-    found = featurise(dataset.smiles, as_ogb=True)
-    if not np.array_equal(found.first_node, dataset.first_node) or len(found.source) != len(dataset.source):
+    recoded = featurise(dataset.smiles, as_ogb=True)
+    if not np.array_equal(recoded.first_node, dataset.first_node) or len(recoded.source) != len(dataset.source):
         raise UserError(
-            f"{dataset.name}: the SMILES have {found.num_nodes} atoms, the graphs {dataset.num_nodes}. "
+            f"{dataset.name}: the SMILES have {recoded.num_nodes} atoms, the graphs {dataset.num_nodes}. "
             "Use the table again."
         )
-    return replace(dataset, kind=found.kind, node_labels=found.node_labels, edge_attr=found.edge_attr)
-
-
-class _OgbCodes:
-    """The atoms and bonds of the molecules of a chunk, with OGB's codes."""
-
-    def __init__(self, smiles: Sequence[str]) -> None:
-        from rdkit import Chem
-
-        atom, bond = Chem.Atom, Chem.Bond
-        self.smiles = smiles
-        self.of_atoms = (
-            *(atom.GetAtomicNum, atom.GetFormalCharge, atom.GetTotalNumHs, atom.GetNumRadicalElectrons),
-            *(atom.GetHybridization, atom.GetIsAromatic, atom.IsInRing, atom.GetChiralTag),
-        )
-        self.of_bonds = (
-            *(bond.GetBeginAtomIdx, bond.GetEndAtomIdx, bond.GetBondType, bond.GetIsConjugated, bond.GetStereo),
-        )
-        self.atoms: list[list[Any]] = [[] for _ in self.of_atoms]
-        self.bonds: list[list[Any]] = [[] for _ in self.of_bonds]
-        self.sizes, self.num_bonds = list[int](), list[int]()
-
-    def add(self, molecule: Any, row: int) -> None:
-        text = self.smiles[row]
-        self.sizes.append(molecule.GetNumAtoms())
-        self.num_bonds.append(molecule.GetNumBonds())
-        has_extension = "|" in text  # CXSMILES may describe stereochemistry
-        atoms = [*map(molecule.GetAtomWithIdx, range(self.sizes[-1]))]
-        bonds = [*map(molecule.GetBondWithIdx, range(self.num_bonds[-1]))]
-        # One call of map per property is twice as fast as a loop over the atoms. The last one is 0 in most molecules.
-        for values, parts, queries, has_stereo in (
-            (self.atoms, atoms, self.of_atoms, has_extension or "@" in text),
-            (self.bonds, bonds, self.of_bonds, has_extension or _has_directions(text)),
-        ):
-            for column, query in zip(values[:-1], queries[:-1], strict=True):
-                column += map(query, parts)
-            values[-1] += map(queries[-1], parts) if has_stereo else [0] * len(parts)
-
-    def packed(self) -> dict[str, NDArray[Any]]:
-        """Return what :class:`_Atoms` and :class:`_Edges` do, with atoms ``(N, 9)`` and bonds ``(E, 3)``."""
-        from rdkit import Chem
-
-        number, charge, hydrogens, radicals, hybridisation, is_aromatic, in_ring, chirality = (
-            np.fromiter(column, np.int64, len(column)) for column in self.atoms
-        )
-        begin, end, order, is_conjugated, stereo = (np.fromiter(column, np.int64, len(column)) for column in self.bonds)
-        sizes, num_bonds = np.array(self.sizes, dtype=np.int64), np.array(self.num_bonds, dtype=np.int64)
-        first = np.repeat(sizes_to_offsets(sizes)[:-1], num_bonds)
-        target, source = np.concatenate([begin, end]), np.concatenate([end, begin])
-        shift = np.tile(first, 2)
-        kinds, mixed, orders = Chem.ChiralType, Chem.HybridizationType, Chem.BondType
-        # Values that are not listed have the last code of their column, except for stereo, where all are listed.
-        tags = (kinds.CHI_UNSPECIFIED, kinds.CHI_TETRAHEDRAL_CW, kinds.CHI_TETRAHEDRAL_CCW, kinds.CHI_OTHER)
-        stereos = ("NONE", "Z", "E", "CIS", "TRANS", "ANY")
-        atoms = (
-            np.where((number > 0) & (number <= NO_ELEMENT), number - 1, NO_ELEMENT),
-            _code(chirality, tags, 4),
-            (np.bincount(target + shift, minlength=len(number)) + hydrogens).clip(max=11),
-            np.where(abs(charge) <= 5, charge + 5, 11),
-            hydrogens.clip(max=9),
-            radicals.clip(max=5),
-            _code(hybridisation, (mixed.SP, mixed.SP2, mixed.SP3, mixed.SP3D, mixed.SP3D2), 5),
-            is_aromatic,
-            in_ring,
-        )
-        bonds = (
-            _code(order, (orders.SINGLE, orders.DOUBLE, orders.TRIPLE, orders.AROMATIC), 4),
-            _code(stereo, [getattr(Chem.BondStereo, f"STEREO{name}") for name in stereos], 5),
-            is_conjugated,
-        )
-        by_target = np.lexsort((source + shift, target + shift))
-        return {
-            "num_nodes": sizes,
-            "num_edges": 2 * num_bonds,
-            "atoms": np.stack(atoms, axis=1).astype(np.uint8),
-            "bonds": np.tile(np.stack(bonds, axis=1), (2, 1))[by_target].astype(np.uint8),
-            **_narrow(target[by_target], source[by_target], max(self.sizes, default=0)),
-        }
-
-
-def _code(values: Indices, listed: Sequence[int], other: int) -> Indices:
-    """Replace the listed values, members of an enumeration of RDKit, by their position and all others by ``other``."""
-    known = [*map(int, listed)]
-    codes = np.full(max(*known, values.max(initial=0)) + 1, other)
-    codes[known] = range(len(known))
-    return codes[values]
+    return replace(dataset, kind=recoded.kind, node_labels=recoded.node_labels, edge_attr=recoded.edge_attr)

@@ -84,10 +84,10 @@ def suggest_file(path: Path) -> str:
 
 
 def _root_folder(root: str | os.PathLike[str] | None) -> Path | None:
-    given = os.fspath(root) if root is not None else os.environ.get("JOAO_DATA")
-    if not given:
+    path = os.fspath(root) if root is not None else os.environ.get("JOAO_DATA")
+    if not path:
         return None
-    folder = user_path(given)
+    folder = user_path(path)
     if not folder.is_dir():
         raise UserError(f"{'data root' if root is not None else 'JOAO_DATA'}: {folder} is not a folder.")
     return folder
@@ -103,20 +103,20 @@ def _tu_folders(root: Path | None) -> list[Path]:
 
 def _molecule_files(root: Path | None) -> dict[str, Path]:
     """Tables of molecules and packed files under ``root``, by their names without suffixes."""
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for path in _entries(*(root / folder for folder in _MOLECULE_FOLDERS)) if root is not None else ():
         suffix = known_suffix(path)
         if suffix in (*TABLE_SUFFIXES, *PACKED_SUFFIXES):
-            found.setdefault(path.name[: -len(suffix)], path)
-    return found
+            files.setdefault(path.name[: -len(suffix)], path)
+    return files
 
 
 def _ogb_datasets(root: Path | None) -> dict[str, Path]:
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for entry in _entries(root / _OGB_FOLDER, root) if root is not None else ():
         if (entry.suffix == ".zip" or entry.is_dir()) and is_ogb(entry):
-            found.setdefault(dataset_name(entry), entry)
-    return found
+            paths.setdefault(dataset_name(entry), entry)
+    return paths
 
 
 def _find(name: str, root: Path | None) -> Path:
@@ -136,8 +136,8 @@ def _find(name: str, root: Path | None) -> Path:
 
 
 def _find_ogb(name: str, root: Path | None) -> Path:
-    if found := _ogb_datasets(root).get(name):
-        return found
+    if path := _ogb_datasets(root).get(name):
+        return path
     archives = " or ".join(f"{stem}.zip" for stem in archive_stems(name))
     raise UserError(
         f"{name}: not found {_searched(root)}. Put OGB's archive or folder ({archives}) into ROOT/{_OGB_FOLDER} and "
@@ -235,12 +235,12 @@ def check_download_hash(path: Path, content: Path | None = None) -> None:
     """Compare a downloaded file, or its new ``content``, with the stored hash; store the hash if there is none."""
     record = path.with_name(f"{path.name}.sha256")
     with open_regular(content or path) as stream:
-        found = hashlib.file_digest(stream, "sha256").hexdigest()
+        own_hash = hashlib.file_digest(stream, "sha256").hexdigest()
     known = read_regular(record).decode("ascii", "replace").split()[:1] if record.is_file() else []
     if not known:
-        write_file(record, f"{found}  {path.name}\n")
-    elif known != [found]:
+        write_file(record, f"{own_hash}  {path.name}\n")
+    elif known != [own_hash]:
         raise UserError(
-            f"{path} differs from the first download: its SHA-256 is {found}, but {record.name} has "
+            f"{path} differs from the first download: its SHA-256 is {own_hash}, but {record.name} has "
             f"{known[0][:80]}. If the new file is correct, remove {record}"
         )

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from joao.core.randomness import splitmix64
 from joao.data.dataset import Dataset, number_values, sizes_to_offsets
 
 Labels = NDArray[np.uint64]
@@ -76,18 +77,14 @@ def adjacency(graphs: Dataset, dtype: type[np.generic]) -> csr_array:
     return csr_array((ones, graphs.source + first, sizes_to_offsets(graphs.degrees).astype(np.int32)), shape=shape)
 
 
-# Constants of the bit mixer splitmix64, a different start for each half, and an odd factor for a node's own label.
+# Arbitrary constants: a different start for each half of a label, and an odd factor for a node's own label.
 _STARTS = np.array([0x9E3779B97F4A7C15, 0xD1B54A32D192ED03], dtype=np.uint64)
-_FACTORS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _OWN = np.uint64(0xA0761D6478BD642F)
 
 
 def mix_bits(labels: Labels) -> Labels:
-    """Scramble the bits of every number (splitmix64). The mapping is one-to-one."""
-    bits = labels + _STARTS
-    bits = (bits ^ (bits >> np.uint64(30))) * _FACTORS[0]
-    bits = (bits ^ (bits >> np.uint64(27))) * _FACTORS[1]
-    return bits ^ (bits >> np.uint64(31))
+    """Scramble the bits of every number, differently in each column. The mapping is one-to-one."""
+    return splitmix64(labels + _STARTS)
 
 
 def _digest(text: str) -> Labels:
@@ -106,15 +103,17 @@ def find_twins(graphs: Dataset) -> NDArray[np.int64]:
     first_alike = np.arange(len(graphs))
     *_, labels = refine_labels(graphs, iterations=1)
     numbers = _group_by_label_counts(graphs, labels)
-    alike = np.flatnonzero(np.bincount(numbers)[numbers] > 1)  # one refinement leaves few candidates in most data sets
-    if len(alike):
-        some, num_different = graphs.subset(alike), 0
+    candidates = np.flatnonzero(
+        np.bincount(numbers)[numbers] > 1
+    )  # one refinement leaves few candidates in most data sets
+    if len(candidates):
+        some, num_different = graphs.subset(candidates), 0
         for labels in refine_labels(some, iterations=some.num_nodes):
             before, num_different = num_different, len(number_labels(labels)[1])
             if num_different == before:
                 break
         numbers = _group_by_label_counts(some, labels)
-        first_alike[alike] = alike[np.unique(numbers, return_index=True)[1][numbers]]
+        first_alike[candidates] = candidates[np.unique(numbers, return_index=True)[1][numbers]]
     return first_alike
 
 

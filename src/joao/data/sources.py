@@ -108,23 +108,23 @@ def read(
         return read_path(path, columns, options)
     if columns != Columns():
         raise UserError("columns can only be given for tables of molecules, not for graphs in memory.")
-    found = source if isinstance(source, Dataset | Shards) else from_objects(source, options)
-    return check_standardised(found) if standardise else found
+    dataset = source if isinstance(source, Dataset | Shards) else from_objects(source, options)
+    return check_standardised(dataset) if standardise else dataset
 
 
-def check_standardised(found: Dataset | Shards) -> Dataset | Shards:
+def check_standardised(dataset: Dataset | Shards) -> Dataset | Shards:
     """Return standardised molecules; raise an error for others, whose SMILES were converted as written."""
-    if not is_standardised(found.featuriser):
-        fix = "Standardise the table that they come from, or use" if found.featuriser else "Use"
-        what = "molecules that were not standardised when they were converted" if found.featuriser else "no molecules"
-        raise UserError(f"{found.name}: standardise: these are {what}. {fix} --no-standardise.")
-    return found
+    if not is_standardised(dataset.featuriser):
+        fix = "Standardise the table that they come from, or use" if dataset.featuriser else "Use"
+        what = "molecules that were not standardised when they were converted" if dataset.featuriser else "no molecules"
+        raise UserError(f"{dataset.name}: standardise: these are {what}. {fix} --no-standardise.")
+    return dataset
 
 
 def read_whole(source: Any, root: str | os.PathLike[str] | None = None, **options: Any) -> Dataset:
     """Like :func:`read`, but load the graphs of a store of shards into memory."""
-    found = read(source, root, **options)
-    return found.whole() if isinstance(found, Shards) else found
+    dataset = read(source, root, **options)
+    return dataset.whole() if isinstance(dataset, Shards) else dataset
 
 
 def is_table(source: str, root: str | os.PathLike[str] | None = None) -> bool:
@@ -155,8 +155,8 @@ def csv_header(source: str, root: str | os.PathLike[str] | None = None) -> list[
 
 def read_path(path: Path, columns: Columns, options: ReadOptions) -> Dataset | Shards:
     """Read a file or folder of any known format."""
-    found = _read_path(path, columns, options)
-    return check_standardised(found) if options.standardise else found
+    dataset = _read_path(path, columns, options)
+    return check_standardised(dataset) if options.standardise else dataset
 
 
 def _read_path(path: Path, columns: Columns, options: ReadOptions) -> Dataset | Shards:
@@ -165,22 +165,22 @@ def _read_path(path: Path, columns: Columns, options: ReadOptions) -> Dataset | 
             return Shards(path)
         if not path.exists():
             raise UserError(f"{path}: no such file or folder.{suggest_file(path)}")
-        found = detect_format(path, has_columns=columns.are_given)
-        if found is None:
+        data_format = detect_format(path, has_columns=columns.are_given)
+        if data_format is None:
             raise UserError(_no_format_message(path))
-        if options.node_label and not found.reader.startswith("graphml:"):
+        if options.node_label and not data_format.reader.startswith("graphml:"):
             raise UserError(
-                f"{path}: a node label can be chosen for networkx graphs and GraphML, not for {found.title}."
+                f"{path}: a node label can be chosen for networkx graphs and GraphML, not for {data_format.title}."
             )
-        if not found.cached:
-            return found.read(path)
-        if found.has_options:
-            return read_cached(path, lambda path: found.read(path, options), options.node_label)
-        if not found.has_columns:
-            return read_cached(path, found.read)
-        reader = lambda path: found.read(path, columns, options)  # noqa: E731
-        how = f"{columns!r}{' standardise' if options.standardise else ''}"
-        return read_cached(path, reader, how, min_bytes=MIN_TABLE_BYTES)
+        if not data_format.cached:
+            return data_format.read(path)
+        if data_format.has_options:
+            return read_cached(path, lambda path: data_format.read(path, options), options.node_label)
+        if not data_format.has_columns:
+            return read_cached(path, data_format.read)
+        reader = lambda path: data_format.read(path, columns, options)  # noqa: E731
+        options_key = f"{columns!r}{' standardise' if options.standardise else ''}"
+        return read_cached(path, reader, options_key, min_bytes=MIN_TABLE_BYTES)
     except MemoryError as error:
         fix = "'joao pack' converts tables and JSON lines into shards piece by piece"
         raise UserError(f"{path}: not enough memory. {fix}.") from error
@@ -333,8 +333,8 @@ def read_graphs(
 def as_shards(X: Any) -> Shards | None:
     """Open ``X`` if it is a store of shards or the path of one."""
     is_store = isinstance(X, str | os.PathLike) and os.path.isdir(X) and is_shard_store(Path(X))
-    found = read(X) if is_store else X
-    return found if isinstance(found, Shards) else None
+    opened = read(X) if is_store else X
+    return opened if isinstance(opened, Shards) else None
 
 
 def warn_about_unknown_labels(dataset: Dataset, features: Features) -> None:

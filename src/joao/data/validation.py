@@ -1,4 +1,4 @@
-"""Build data sets from what readers found, and check data sets from packed files.
+"""Build data sets from the arrays of a reader, and check data sets from packed files.
 
 Everything else relies on the form that is established here, in particular on the order of the edges.
 """
@@ -34,7 +34,7 @@ def make_dataset(
     notices: Sequence[str] = (),
     report_directed: bool = True,
 ) -> Dataset:
-    """Check what a reader found, and sort its edges.
+    """Check the arrays of a reader, and sort the edges.
 
     Args:
         nodes_per_graph: ``(G,)``.
@@ -59,17 +59,17 @@ def make_dataset(
             raise UserError(f"{name}: {len(rows)} rows of {what} for {first_node[-1]} nodes.")
     if edge_attr is not None and len(edge_attr) != len(edges[0]):
         raise UserError(f"{name}: {len(edge_attr)} rows of edge attributes for {len(edges[0])} edges.")
-    given = (node_labels, node_attributes, edge_attr)
+    tables = (node_labels, node_attributes, edge_attr)
     node_labels, node_attributes, edge_attr = (
-        None if rows is None or 0 in np.shape(rows)[1:] else rows for rows in given
+        None if rows is None or 0 in np.shape(rows)[1:] else rows for rows in tables
     )
     labels = None if node_labels is None else _to_categories(name, node_labels)
     attributes = None if node_attributes is None else _check_finite(name, "node attribute", node_attributes)
     attr = None if edge_attr is None else _check_finite(name, "edge attribute", edge_attr)
     classes, class_names, messages = _classes(name, graph_labels, len(nodes_per_graph))
     source, target = _check_edge_ends(name, edges, first_node)
-    # ``key`` = target * N + source sorts edges by target and then by source. ``chosen`` is the given edge of each.
-    key, chosen, added = _add_reverse_edges(source, target, int(first_node[-1]), attr is not None)
+    # ``key`` = target * N + source sorts edges by target and then by source. ``row`` is the row of ``edges`` of each.
+    key, row, added = _add_reverse_edges(source, target, int(first_node[-1]), attr is not None)
     if added and report_directed:
         messages.append(f"{name}: edges were directed; {added} missing reverse directions were added.")
     first_edge = np.searchsorted(key, first_node * first_node[-1])
@@ -82,7 +82,7 @@ def make_dataset(
         target=(key // first_node[-1]).astype(np.int32) - shift,
         node_labels=labels,
         node_attributes=attributes,
-        edge_attr=None if attr is None else attr[chosen],
+        edge_attr=None if attr is None else attr[row],
         classes=classes,
         class_names=class_names,
         graph_names=tuple(graph_names),
@@ -168,15 +168,15 @@ def _add_reverse_edges(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64] | None, int]:
     """Return both directions of every edge once, as sorted numbers ``target * num_nodes + source``.
 
-    Also return the given edge of each, if wanted, and the number of missing directions. Without the given edges,
-    sorting in place suffices, which keeps 25 million edges below a gigabyte.
+    Also return, with ``wants_rows``, the row of ``source`` and ``target`` that each comes from, and the number of
+    missing directions. Without rows, sorting in place suffices, which keeps 25 million edges below a gigabyte.
     """
-    given = source != target
-    key = target[given].astype(np.int64) * num_nodes + source[given]
+    is_edge = source != target
+    key = target[is_edge].astype(np.int64) * num_nodes + source[is_edge]
     rows = None
     if wants_rows:
         key, first = np.unique(key, return_index=True)
-        rows = np.flatnonzero(given)[first]
+        rows = np.flatnonzero(is_edge)[first]
     else:
         key.sort()
         is_first = np.append(True, key[1:] != key[:-1])
@@ -302,8 +302,8 @@ def check_values(dataset: Dataset) -> None:
         (dataset.node_labels, (codes.NUM_ELEMENTS, codes.NUM_CHIRALITIES)),
         (dataset.edge_attr, (codes.NUM_BOND_TYPES, codes.NUM_BOND_DIRECTIONS)),
     )
-    for found, most in bounds:
-        if found is None or found.dtype != np.uint8 or found.shape[1:] != (2,):
+    for table, bound in bounds:
+        if table is None or table.dtype != np.uint8 or table.shape[1:] != (2,):
             raise ValueError("atoms or bonds are missing")
-        if (found.max(axis=0, initial=0) >= most).any():
+        if (table.max(axis=0, initial=0) >= bound).any():
             raise ValueError("codes of atoms or bonds are out of range")

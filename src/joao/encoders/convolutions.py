@@ -147,13 +147,13 @@ def _convolution_factory(name: str, num_edge_features: int) -> Callable[[int, in
         for network in networks:
             try:
                 module: nn.Module = kind(*sizes, **network, **options)
-                found = _output_shape(module, before, num_edge_features)
+                shape = _output_shape(module, before, num_edge_features)
             except Exception as error:  # a convolution with other arguments may raise anything
                 problem = problem or error
                 continue
-            if found == (2, after):
+            if shape == (2, after):
                 return module
-            problem = UserError(f"Convolutions: {name} returned shape {found} instead of {(2, after)}. {BY_HAND}")
+            problem = UserError(f"Convolutions: {name} returned shape {shape} instead of {(2, after)}. {BY_HAND}")
         if isinstance(problem, UserError):
             raise problem
         fix = f"The graphs have no edge attributes. {BY_HAND}" if "edge_dim" in parameters and not options else BY_HAND
@@ -167,9 +167,9 @@ def _output_shape(convolution: nn.Module, num_features: int, num_edge_features: 
     edge = torch.tensor([[1, 0], [0, 1]])
     values = {"edge_attr": torch.ones(2, num_edge_features), "edge_weight": torch.ones(2)}
     names = _edge_argument(convolution, num_edge_features, named=True)
-    made = convolution.eval()(torch.zeros(2, num_features), edge, **{name: values[name] for name in names})
+    output = convolution.eval()(torch.zeros(2, num_features), edge, **{name: values[name] for name in names})
     convolution.train()
-    return tuple(made.shape)
+    return tuple(output.shape)
 
 
 def _edge_argument(convolution: nn.Module, num_edge_features: int, named: bool) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from joao.core.errors import UserError
 from joao.core.graphs import GraphBatch, Numbers, select_groups
 from joao.core.padded import PaddedViews
+from joao.core.randomness import splitmix64
 from joao.kernels.layers import batch_norm, graph_max, graph_sum
 
 with warnings.catch_warnings():
@@ -189,13 +190,14 @@ def environments(batch: GraphBatch, layers: int) -> Iterator[Environments]:
     r"""Find the nodes that have the same vector before the first layer and after each of ``layers``, on a CPU.
 
     A vector depends only on what lies within as many steps as there were layers. In a batch of molecules, most
-    environments of few steps occur many times, and an encoder needs to compute each only once. Environments are told
-    apart by Weisfeiler-Lehman colours,
+    environments of few steps occur many times, and an encoder needs to compute each only once. Environments are
+    distinguished by Weisfeiler-Lehman colours,
 
     .. math:: c_v \leftarrow \mathrm{mix}\big(3 c_v + \textstyle\sum_{u \sim v} \mathrm{mix}(c_u \oplus e_{uv})\big) ,
 
-    hashes of 64 bits: two different environments are confused with probability :math:`2^{-64}`. The edges of a node are
-    in the order of these hashes, so sums are bit for bit the same for all nodes of an environment and in any batch.
+    hashes of 64 bits with :func:`joao.core.randomness.splitmix64` as mix: two different environments are confused with
+    probability :math:`2^{-64}`. The edges of a node are in the order of these hashes, so sums are bit for bit the same
+    for all nodes of an environment and in any batch.
     """
     all_sources, all_first = batch.source.numpy(), batch.first_edge.numpy()
     colour, bond = _hash_rows(batch.x, seed=1), np.zeros(1, np.uint64)
@@ -204,10 +206,11 @@ def environments(batch: GraphBatch, layers: int) -> Iterator[Environments]:
     message, before = np.zeros(batch.num_edges, np.uint64), np.zeros(batch.num_nodes, np.int64)
     for layer in range(layers + 1):
         if layer:
-            message = _mix(colour[all_sources] ^ bond)
+            message = splitmix64(colour[all_sources] ^ bond)
+            # Running sums over all edges: their differences are the sums over the edges to each node, modulo 2**64.
             sums = np.zeros(batch.num_edges + 1, np.uint64)
             np.cumsum(message, out=sums[1:])
-            colour = _mix(3 * colour + np.diff(sums[all_first]))
+            colour = splitmix64(3 * colour + np.diff(sums[all_first]))
         _, nodes, of_node = np.unique(colour, return_index=True, return_inverse=True)
         edges, degrees, first = select_groups(all_first, nodes)
         target = np.repeat(np.arange(len(nodes)), degrees)
@@ -215,24 +218,17 @@ def environments(batch: GraphBatch, layers: int) -> Iterator[Environments]:
         bits = max(len(nodes), 2).bit_length()
         key = (target.astype(np.uint64) << np.uint64(64 - bits)) | (message[edges] >> np.uint64(bits))
         edges = edges[np.argsort(key)]
-        found = (of_node, nodes, before[nodes], edges, target, before[all_sources[edges]], first)
-        yield Environments(*map(torch.from_numpy, found))
+        fields = (of_node, nodes, before[nodes], edges, target, before[all_sources[edges]], first)
+        yield Environments(*map(torch.from_numpy, fields))
         before = of_node
 
 
 def _hash_rows(values: Tensor, seed: int) -> NDArray[np.uint64]:
-    """Hash each row of ``(N, k)`` numbers. The seed differs from 0, which :func:`_mix` maps to itself."""
+    """Hash each row of ``(N, k)`` numbers. The seed differs from 0, which :func:`splitmix64` maps to itself."""
     hashed = np.full(len(values), seed, np.uint64)
     for column in values.numpy().astype(np.float64).T:
-        hashed = _mix(3 * hashed + column.view(np.uint64))
+        hashed = splitmix64(3 * hashed + column.view(np.uint64))
     return hashed
-
-
-def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Map 64-bit numbers to others one to one, so that every bit of the result depends on all bits (SplitMix64)."""
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
-    return x ^ (x >> np.uint64(31))
 
 
 Moments = tuple[Tensor, Tensor]
@@ -306,12 +302,12 @@ class Readout:
     """
 
     def __init__(self, text: str) -> None:
-        found = _WRITTEN.fullmatch(text)
-        self.names = found[2].split("+") if found else []
+        match = _WRITTEN.fullmatch(text)
+        self.names = match[2].split("+") if match else []
         if not self.names or not {*self.names} <= {*STATISTICS, "input"} or len({*self.names}) < len(self.names):
             known = ", ".join((*STATISTICS, "input"))
             raise UserError(f"readout: expected some of {known}, joined by '+', got '{text}'.")
-        self.is_log = found is not None and found[1] is not None
+        self.is_log = match is not None and match[1] is not None
 
     def width(self, num_features: int, layer_widths: Sequence[int]) -> int:
         return sum(num_features if name == "input" else sum(layer_widths) for name in self.names)

@@ -103,24 +103,25 @@ class MoleculeGin(MeanEncoder, StackableEncoder):
         assert batch.edge_attr is not None
         stages = environments(batch, len(self.norms))
         x = F.embedding(_rows_of_atoms(batch.x[next(stages).nodes]), self.atoms).sum(1)
-        for number, found in enumerate(stages):
+        for number, stage in enumerate(stages):
             hidden, outer = cast(nn.Linear, self.hidden[number]), cast(nn.Linear, self.outer[number])
-            bonds = batch.edge_attr[found.edges]
-            counts = _bond_counts(found.target, bonds, x.new_ones(len(bonds)), len(found.nodes))
-            lists = found.lists()
+            bonds = batch.edge_attr[stage.edges]
+            counts = _bond_counts(stage.target, bonds, x.new_ones(len(bonds)), len(stage.nodes))
+            lists = stage.lists()
             weight, bias = fold_norm(outer, cast(nn.BatchNorm1d, self.norms[number]))
             is_last = number == len(self.norms) - 1
-            made = x.new_empty(len(found.nodes), weight.shape[1] if is_last else len(weight))
-            for begin in range(0, len(made), _ROWS_IN_CACHE):
-                end = min(begin + _ROWS_IN_CACHE, len(made))
+            result = x.new_empty(len(stage.nodes), weight.shape[1] if is_last else len(weight))
+            # A few rows pass through all operations at once: their intermediate results stay in the processor's cache.
+            for begin in range(0, len(result), _ROWS_IN_CACHE):
+                end = min(begin + _ROWS_IN_CACHE, len(result))
                 total = sum_lists(x, *lists.between(begin, end)).addmm_(counts[begin:end], self.bonds[number])
-                rows = made[begin:end]
+                rows = result[begin:end]
                 if is_last:
                     torch.addmm(hidden.bias, total, hidden.weight.T, out=rows).relu_()
                 else:
                     torch.addmm(bias, hidden(total).relu_(), weight.T, out=rows).relu_()
-            x = made
-        means = sum_lists(x, found.of_node, batch.first_node) / batch.nodes_per_graph.unsqueeze(1)
+            x = result
+        means = sum_lists(x, stage.of_node, batch.first_node) / batch.nodes_per_graph.unsqueeze(1)
         return F.linear(means, weight, bias)
 
     def encode_padded(self, views: PaddedViews) -> Tensor:
@@ -142,8 +143,8 @@ class MoleculeGin(MeanEncoder, StackableEncoder):
         for number, (hidden, outer) in enumerate(linear):
             total = neighbour_sum(x, views) + counts @ self.bonds[number]
             inside = torch.relu(total @ hidden.weight.mT + hidden.bias.unsqueeze(-2))
-            made = normalise_views(inside @ outer.weight.mT, views.keep, norms[number], moments)
-            x = self._activate(made, number)
+            output = normalise_views(inside @ outer.weight.mT, views.keep, norms[number], moments)
+            x = self._activate(output, number)
         if self.training:
             update_running_statistics(norms, views.keep, moments)
         return graph_sum(x, views) / graph_sum(mask, views).clamp(min=1)
@@ -177,5 +178,5 @@ def _bond_counts(target: Tensor, attr: Tensor, weight: Tensor, num_nodes: int) -
     counts = weight.new_zeros(num_nodes, width)
     counts[:, NUM_BOND_TYPES : NUM_BOND_TYPES + 2] = 1  # the self-loop: its own type, direction 0
     kind, direction = attr.long().unbind(1)
-    places = torch.stack([target * width + kind, target * width + NUM_BOND_TYPES + 1 + direction])
-    return counts.flatten().index_add(0, places.flatten(), weight.repeat(2)).view(num_nodes, width)
+    cells = torch.stack([target * width + kind, target * width + NUM_BOND_TYPES + 1 + direction])
+    return counts.flatten().index_add(0, cells.flatten(), weight.repeat(2)).view(num_nodes, width)

@@ -116,21 +116,23 @@ class MoleculeGine(PaddedEncoder):
         stages, kind = environments(batch, len(self.norms)), _kind_numbers(batch.edge_attr)
         x, layers = self.atoms(batch.x[next(stages).nodes]), list[tuple[Tensor, Tensor]]()
         parts = (cast(Sequence[nn.Linear], each) for each in (self.edges, self.hidden, self.outer))
-        for found, edges, hidden, outer, norm in zip(stages, *parts, self.norms, strict=True):
+        for stage, edges, hidden, outer, norm in zip(stages, *parts, self.norms, strict=True):
             weight, bias = fold_norm(outer, cast(nn.BatchNorm1d, norm))
-            vectors, kinds = edges(self.bonds), kind[found.edges]
-            y, following = x.new_empty(2, len(found.nodes), x.shape[1])
+            vectors, kinds = edges(self.bonds), kind[stage.edges]
+            y, next_x = x.new_empty(2, len(stage.nodes), x.shape[1])
+            # A few rows pass through all operations at once: their intermediate results stay in the processor's cache,
+            # and operations in place (``_``) write to memory that is already there.
             for begin in range(0, len(y), _ROWS_IN_CACHE):
                 rows = slice(begin, begin + _ROWS_IN_CACHE)
-                first = found.first_edge[begin : begin + _ROWS_IN_CACHE + 1]
-                of = slice(int(first[0]), int(first[-1]))
-                messages = x.index_select(0, found.source[of]).add_(vectors.index_select(0, kinds[of])).relu_()
-                own = x.index_select(0, found.own[rows])
+                first = stage.first_edge[begin : begin + _ROWS_IN_CACHE + 1]
+                bonds = slice(int(first[0]), int(first[-1]))  # those to the atoms of ``rows``
+                messages = x.index_select(0, stage.source[bonds]).add_(vectors.index_select(0, kinds[bonds])).relu_()
+                own = x.index_select(0, stage.own[rows])
                 total = sum_lists(messages, torch.arange(len(messages)), first - first[0]).add_(own)
                 torch.addmm(bias, hidden(total).relu_(), weight.t(), out=y[rows]).relu_()
-                torch.add(own, y[rows], out=following[rows])
-            x = following
-            layers.append((y, found.of_node))
+                torch.add(own, y[rows], out=next_x[rows])
+            x = next_x
+            layers.append((y, stage.of_node))
         return self.readout.pool_environments(layers, batch)
 
     def encode_padded(self, views: PaddedViews) -> Tensor:
@@ -138,8 +140,8 @@ class MoleculeGine(PaddedEncoder):
         dtype = torch.promote_types(x.dtype, torch.float32)
         kind, norms, moments = _kinds_of_bonds(views), cast(Sequence[nn.BatchNorm1d], self.norms), list[Moments]()
         for edges, hidden, outer, norm in zip(self.edges, self.hidden, self.outer, norms, strict=True):
-            made = outer(torch.relu(hidden(message_sum(x, views, edges(self.bonds), kind))))
-            layers.append(torch.relu(normalise_views(made, views.keep, norm, moments)).to(dtype))
+            hidden_output = torch.relu(hidden(message_sum(x, views, edges(self.bonds), kind)))
+            layers.append(torch.relu(normalise_views(outer(hidden_output), views.keep, norm, moments)).to(dtype))
             x = x + layers[-1]
         if self.training:
             update_running_statistics(norms, views.keep, moments)

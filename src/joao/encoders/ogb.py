@@ -229,9 +229,9 @@ class SyntaxGin(MeanEncoder):
 
 def next_tokens(batch: GraphBatch) -> tuple[Tensor, Tensor]:
     """Pairs of successive tokens in each graph, as two tensors ``(t,)``."""
-    place = batch.x[:, 3].long()
-    tokens = (place >= 0).nonzero().squeeze(1)
-    tokens = tokens[torch.argsort(place[tokens], stable=True)]
+    position = batch.x[:, 3].long()
+    tokens = (position >= 0).nonzero().squeeze(1)
+    tokens = tokens[torch.argsort(position[tokens], stable=True)]
     tokens = tokens[torch.argsort(batch.graph_of_node[tokens], stable=True)]
     graph = batch.graph_of_node[tokens]
     joined = (graph[1:] == graph[:-1]).nonzero().squeeze(1)

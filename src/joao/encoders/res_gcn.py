@@ -60,8 +60,8 @@ class ResGcn(StackableEncoder):
         self.num_dimensions = self.num_node_dimensions = width
 
     def forward(self, batch: GraphBatch) -> Tensor:
-        before, behind = self.graph_norms
-        return cast(Tensor, behind(torch.relu(self.last(before(sum_nodes(self.encode_nodes(batch), batch))))))
+        before, after = self.graph_norms
+        return cast(Tensor, after(torch.relu(self.last(before(sum_nodes(self.encode_nodes(batch), batch))))))
 
     def encode_nodes(self, batch: GraphBatch) -> Tensor:
         norms = iter(self.node_norms)
@@ -71,8 +71,8 @@ class ResGcn(StackableEncoder):
         # A diffusion includes the scaling by degrees.
         c = (1 + batch.first_edge.diff()).to(x.dtype).rsqrt().unsqueeze(1) if self.diffusion is None else 1
         for convolution, norm in zip(self.convolutions, norms, strict=True):
-            made = torch.relu(convolution(c * add_neighbours(c * norm(x), matrix)))
-            x = x + made if self.residual else made
+            output = torch.relu(convolution(c * add_neighbours(c * norm(x), matrix)))
+            x = x + output if self.residual else output
         return x
 
     def encode_padded(self, views: PaddedViews) -> Tensor:
@@ -89,8 +89,8 @@ class ResGcn(StackableEncoder):
                 carried = _relu_with_residual(z, bias, carried if self.residual else None)
                 x = normalise_views(carried, keep, norm, moments)
             else:
-                x, *found = relu_norm(z, bias, keep, norm.weight, norm.bias, norm.eps)
-                moments.append((found[0], found[1]))
+                x, *norm_moments = relu_norm(z, bias, keep, norm.weight, norm.bias, norm.eps)
+                moments.append((norm_moments[0], norm_moments[1]))
             z, bias = neighbour_sum(x, views, c) @ convolution.weight.mT, convolution.bias
         if self.training:
             update_running_statistics(norms, keep, moments)
@@ -99,12 +99,12 @@ class ResGcn(StackableEncoder):
 
     def _embed(self, pooled: Tensor, views: PaddedViews) -> Tensor:
         """Turn ``(V, G, d)`` sums over nodes into embeddings."""
-        before, behind = norms = cast(Sequence[nn.BatchNorm1d], self.graph_norms)
+        before, after = norms = cast(Sequence[nn.BatchNorm1d], self.graph_norms)
         has_nodes = (views.first_node.diff() > 0).expand(pooled.shape[:2])
         moments: list[Moments] = []
         x = normalise_views(pooled, has_nodes, before, moments)
         hidden = _relu_with_residual(x @ self.last.weight.mT, self.last.bias, None)
-        embeddings = normalise_views(hidden, has_nodes, behind, moments)
+        embeddings = normalise_views(hidden, has_nodes, after, moments)
         if self.training:
             update_running_statistics(norms, has_nodes, moments)
         return embeddings

@@ -131,9 +131,9 @@ class JOAOClassifier(ClassifierMixin, FinetunedEstimator):  # type: ignore[misc]
             return float(np.average(is_right, weights=weights[:, None] * ~np.isnan(labels)))
         labels, graphs = _labels_per_graph(dataset, y)
         if (labels.dtype.kind == "U") != (self.classes_.dtype.kind == "U"):
-            given, known = (_plain_labels(some[:1])[0] for some in (labels, self.classes_))
+            own, known = (_plain_labels(some[:1])[0] for some in (labels, self.classes_))
             raise UserError(
-                f"{dataset.name}: y: labels such as {given!r} do not match classes such as {known!r}. Use only "
+                f"{dataset.name}: y: labels such as {own!r} do not match classes such as {known!r}. Use only "
                 "integers or only text."
             )
         return float(accuracy_score(labels, predicted[graphs], sample_weight=weights[graphs]))
@@ -178,8 +178,8 @@ def _labels_per_graph(dataset: Dataset, y: Any) -> tuple[NDArray[Any], NDArray[n
 
 def _labels(y: Any, place: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return the labels that are not missing, with their original type, and their positions."""
-    given = as_array(y)
-    known = {number: value for number, value in enumerate(given.tolist()) if not is_missing(value)}
+    values = as_array(y)
+    known = {number: value for number, value in enumerate(values.tolist()) if not is_missing(value)}
     if not known:
         raise UserError(NO_LABEL.format(place))
     types = set()
@@ -191,7 +191,7 @@ def _labels(y: Any, place: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
     if len(types) > 1:
         raise UserError(f"{place}: y: has both numbers and text. Use only integers or only text.")
     graphs = np.array([*known])
-    return (np.array([*known.values()]) if given.dtype == object else given[graphs]), graphs
+    return (np.array([*known.values()]) if values.dtype == object else values[graphs]), graphs
 
 
 def _plain_labels(labels: NDArray[Any]) -> tuple[int | str, ...]:

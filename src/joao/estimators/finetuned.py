@@ -84,7 +84,7 @@ class FinetunedEstimator(GraphEstimator):
         epoch, and the estimator is fitted with the best epoch so far, with a warning. A second Ctrl-C raises
         ``KeyboardInterrupt`` at once.
         """
-        name, how = type(self).__name__, self._settings()
+        name, settings = type(self).__name__, self._settings()
         shown = Progress.from_verbose(self.verbose, name)
         dataset = read_graphs(X, standardise=self._learned_from_standardised(), shown=shown)
         if y is not None:
@@ -96,11 +96,11 @@ class FinetunedEstimator(GraphEstimator):
             warn_user(
                 f"{dataset.name}: the encoder was already fine-tuned on these labels, including the validation graphs."
             )
-        with shown.bar("fine-tuning", how.epochs) as bar, stop_on_interrupt(shown.line) as stop:
+        with shown.bar("fine-tuning", settings.epochs) as bar, stop_on_interrupt(shown.line) as stop:
             finetuned = finetune(
                 start,
                 dataset,
-                how,
+                settings,
                 kind=self.kinds[-1] if dataset.classes is None and dataset.targets is not None else self.kinds[0],
                 split="random",
                 seed=seed,
@@ -113,10 +113,10 @@ class FinetunedEstimator(GraphEstimator):
                 on_notice=warn_user,
                 should_stop=lambda: bool(stop),
             )
-        if stop and 0 < len(finetuned.fit.epochs) < how.epochs:
+        if stop and 0 < len(finetuned.fit.epochs) < settings.epochs:
             warn_user(
-                f"{name}: interrupted after epoch {len(finetuned.fit.epochs)} of {how.epochs}. The estimator is fitted "
-                f"with the weights of epoch {finetuned.fit.chosen}; call fit again to train it completely."
+                f"{name}: interrupted after epoch {len(finetuned.fit.epochs)} of {settings.epochs}. The estimator is "
+                f"fitted with the weights of epoch {finetuned.fit.chosen}; call fit again to train it completely."
             )
         self._set_fitted(finetuned, y)
         self.y_has_rows_ = y is not None and np.ndim(y) == 2
@@ -131,12 +131,12 @@ class FinetunedEstimator(GraphEstimator):
         dataset = read_graphs(X, may_be_empty=True, standardise=self.finetuned_.trained.info.standardised)
         if not self.finetuned_.members:
             raise UserError(f"{type(self).__name__}: predict_std needs an ensemble. Fit with ensemble=True.")
-        found = np.zeros((0, self.finetuned_.classifier.linear.out_features), dtype=np.float32)
+        deviations = np.zeros((0, self.finetuned_.classifier.linear.out_features), dtype=np.float32)
         if len(dataset):
             std = self.finetuned_.predict_with_std(dataset).std
             assert std is not None
-            found = std.numpy()
-        return self._match_std(found if X is dataset else dataset.in_rows(found))
+            deviations = std.numpy()
+        return self._match_std(deviations if X is dataset else dataset.in_rows(deviations))
 
     @property
     def history_(self) -> Sequence[FitEpoch]:
@@ -242,11 +242,11 @@ class FinetunedEstimator(GraphEstimator):
         return values
 
     def _settings(self) -> Finetune:
-        given = {name: getattr(self, name) for name in _SETTINGS}
+        settings = {name: getattr(self, name) for name in _SETTINGS}
         if self.learning_rate is None:
-            given["learning_rate"] = default_learning_rate(self.frozen)
-        given |= {"balanced": False, "standardise": True}
-        return Finetune(**check_options(Finetune, given, type(self).__name__))
+            settings["learning_rate"] = default_learning_rate(self.frozen)
+        settings |= {"balanced": False, "standardise": True}
+        return Finetune(**check_options(Finetune, settings, type(self).__name__))
 
     def _learned_from_standardised(self) -> bool:
         """Whether the encoder to start from learned from standardised molecules."""
@@ -293,8 +293,8 @@ def select_rows(dataset: Dataset, y: Any) -> Any:
 
 def as_array(y: Any) -> NDArray[Any]:
     """Convert labels to an array; as objects for a list with text, because numpy would turn NaN into text."""
-    given = np.asarray(y)
-    return np.asarray(y, dtype=object) if given.dtype.kind == "U" and isinstance(y, list | tuple) else given
+    array = np.asarray(y)
+    return np.asarray(y, dtype=object) if array.dtype.kind == "U" and isinstance(y, list | tuple) else array
 
 
 def is_missing(value: object) -> bool:
@@ -308,13 +308,13 @@ def is_missing(value: object) -> bool:
 def to_numbers(dataset: Dataset, y: Any) -> NDArray[np.float32]:
     """Convert ``y`` to ``(G, T)`` numbers, with NaN for missing values."""
     try:
-        given = as_array(y)
-        if given.dtype.kind in "OU":
-            with_nan = [np.nan if is_missing(value) else value for value in given.flat]
-            given = np.array(with_nan, dtype=object).reshape(given.shape)
-        if given.dtype.kind == "c":  # numpy would drop the imaginary parts
+        labels = as_array(y)
+        if labels.dtype.kind in "OU":
+            with_nan = [np.nan if is_missing(value) else value for value in labels.flat]
+            labels = np.array(with_nan, dtype=object).reshape(labels.shape)
+        if labels.dtype.kind == "c":  # numpy would drop the imaginary parts
             raise TypeError("got complex numbers")
-        values = np.asarray(given, dtype=np.float32)
+        values = np.asarray(labels, dtype=np.float32)
     except (TypeError, ValueError, OverflowError) as error:
         raise UserError(
             f"{dataset.name}: y: expected numbers, or NaN for missing values ({one_line(error)})."

@@ -319,7 +319,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
                 "JOAO: strengths cannot be combined with augmentation objects, which have their own. Remove strengths."
             )
         is_custom = _custom_encoder(self.encoder) is not None  # it may be made for the user's own columns
-        given = {
+        parts = {
             "features": "auto" if self.features is None and is_custom else self.features,
             "augmentations": None if are_custom else self.augmentations,
             "strengths": [] if are_custom else self.strengths,
@@ -334,7 +334,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
             {
                 "method": self.method,
                 "strength": self.strength,
-                **{key: value for key, value in given.items() if value is not None},
+                **{key: value for key, value in parts.items() if value is not None},
                 "policy": self._policy(),
                 "max_degree": self.max_degree,
                 "training": {**(self.training or {}), **training, "seed": draw_seed(self.random_state)},

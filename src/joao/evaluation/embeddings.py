@@ -27,14 +27,14 @@ SCORERS = ("auto", "exact", "compiled", "linear")
 EXACT_UP_TO = 10_000
 
 
-def choose_scorer(wanted: str, num_graphs: int, num_folds: int = 10, device: str = "cpu") -> Scorer:
+def choose_scorer(name: str, num_graphs: int, num_folds: int = 10, device: str = "cpu") -> Scorer:
     """Return ``exact``, ``compiled`` or ``linear``; an error if it is not possible."""
-    if wanted not in SCORERS:
-        raise UserError(f"scorer: expected {', '.join(SCORERS)}, got {short_repr(wanted)}.")
-    if wanted == "compiled" and load_library() is None:
+    if name not in SCORERS:
+        raise UserError(f"scorer: expected {', '.join(SCORERS)}, got {short_repr(name)}.")
+    if name == "compiled" and load_library() is None:
         raise UserError(f"scorer 'compiled': the compiled core is {native_level()}. Use the exact scorer.")
-    chosen = cast(Scorer, wanted)
-    if wanted == "auto":
+    chosen = cast(Scorer, name)
+    if name == "auto":
         is_compiled = load_library() is not None and not has_fast_solver(num_graphs, device)
         chosen = "linear" if num_graphs > EXACT_UP_TO else "compiled" if is_compiled else "exact"
     if chosen == "linear" and num_folds < 3:

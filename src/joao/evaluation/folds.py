@@ -60,8 +60,8 @@ def folds(
         order = numpy_generator(partition, "folds").permutation(len(classes))
         return grouped_folds(classes, order[np.unique(groups, return_inverse=True)[1]], num_folds)
     splitter = StratifiedKFold(num_folds, shuffle=True, random_state=derive_seed(partition, "folds") % 2**32)
-    found = splitter.split(np.zeros(len(classes)), classes)
-    return [(train.astype(np.int64), test.astype(np.int64)) for train, test in found]
+    splits = splitter.split(np.zeros(len(classes)), classes)
+    return [(train.astype(np.int64), test.astype(np.int64)) for train, test in splits]
 
 
 def count_per_class(classes: Indices, groups: Indices | None) -> tuple[Indices, Indices]:
@@ -73,14 +73,14 @@ def count_per_class(classes: Indices, groups: Indices | None) -> tuple[Indices, 
 
 def grouped_folds(classes: NDArray[np.int64], groups: NDArray[np.int64], num_folds: int) -> list[Fold]:
     """Divide graphs into stratified folds that keep groups together; depends on the order of the group numbers."""
-    found = list(StratifiedGroupKFold(num_folds).split(np.zeros(len(classes)), classes, groups))
+    splits = list(StratifiedGroupKFold(num_folds).split(np.zeros(len(classes)), classes, groups))
     num_classes = len(np.unique(classes))
-    if any(len(np.unique(classes[train])) < num_classes for train, _ in found):
+    if any(len(np.unique(classes[train])) < num_classes for train, _ in splits):
         raise UserError(
             f"folds: groups of identical graphs are too large for {num_folds} folds: a training part would lack a "
             "class. Use fewer folds, or do not keep twins together."
         )
-    return [(train.astype(np.int64), test.astype(np.int64)) for train, test in found]
+    return [(train.astype(np.int64), test.astype(np.int64)) for train, test in splits]
 
 
 def fold_hash(folds: Sequence[Fold]) -> str:

@@ -68,18 +68,18 @@ def scaffolds(
         on_chunk: called with the number of molecules of each finished chunk, for a progress bar.
     """
     require_rdkit()
-    found = [each for chunk in map_chunks(_scaffolds, smiles, jobs=jobs, on_chunk=on_chunk) for each in chunk]
-    if None in found:
-        row = found.index(None)
+    texts = [each for chunk in map_chunks(_scaffolds, smiles, jobs=jobs, on_chunk=on_chunk) for each in chunk]
+    if None in texts:
+        row = texts.index(None)
         raise UserError(f"scaffolds: molecule {row}, '{smiles[row][:60]}', cannot be parsed by RDKit. Remove it.")
-    return tuple(scaffold for scaffold in found if scaffold is not None)
+    return tuple(scaffold for scaffold in texts if scaffold is not None)
 
 
 def scaffold_numbers(smiles: Sequence[str], *, jobs: int = 1, on_chunk: Callable[[int], None] | None = None) -> Indices:
     """Number the scaffolds ``(M,)`` by first occurrence; :func:`split_by_scaffold` takes numbers without RDKit."""
     numbers: dict[str, int] = {}
-    found = scaffolds(smiles, jobs=jobs, on_chunk=on_chunk)
-    return np.array([numbers.setdefault(each, len(numbers)) for each in found], dtype=np.int64)
+    texts = scaffolds(smiles, jobs=jobs, on_chunk=on_chunk)
+    return np.array([numbers.setdefault(each, len(numbers)) for each in texts], dtype=np.int64)
 
 
 def split_by_scaffold(scaffolds: Sequence[str] | Sequence[int], train: float = 0.8, validation: float = 0.1) -> Split:
@@ -178,14 +178,14 @@ def split_graphs(dataset: Dataset, kind: str, validation_share: float, test_shar
 
 
 def _random_split(dataset: Dataset, validation_share: float, test_share: float, seed: int) -> Split:
-    everything = np.arange(len(dataset))
-    classes = np.zeros_like(everything) if dataset.classes is None else dataset.classes
-    rest, test = everything, everything[:0]
+    all_graphs = np.arange(len(dataset))
+    classes = np.zeros_like(all_graphs) if dataset.classes is None else dataset.classes
+    remaining, test = all_graphs, all_graphs[:0]
     if test_share:
-        rest, test = hold_out(classes, test_share, numpy_generator(seed, "test"))
+        remaining, test = hold_out(classes, test_share, numpy_generator(seed, "test"))
     share = validation_share / (1 - test_share)
-    learn, choose = hold_out(classes[rest], share, numpy_generator(seed, "validation"))
-    return Split(rest[learn], rest[choose], test)
+    learn, choose = hold_out(classes[remaining], share, numpy_generator(seed, "validation"))
+    return Split(remaining[learn], remaining[choose], test)
 
 
 def _scaffold_groups(dataset: Dataset) -> Sequence[str] | Sequence[int]:
@@ -218,8 +218,8 @@ def molecule_folds(dataset: Dataset, kind: str, num_folds: int, partition: int, 
         )
     if len(np.unique(groups)) < 2 * num_folds:
         what, fix = ("scaffolds", "Split at random, or use") if kind == "scaffold" else ("molecules", "Use")
-        found = quantity(len(np.unique(groups)), what)
-        raise UserError(f"{dataset.name}: {found}, too few for {num_folds} folds. {fix} fewer folds.")
+        count = quantity(len(np.unique(groups)), what)
+        raise UserError(f"{dataset.name}: {count}, too few for {num_folds} folds. {fix} fewer folds.")
     assert dataset.targets is not None
     labels = np.nan_to_num(dataset.targets[:, 0], nan=-np.inf)
     fold = _divide(groups, labels, num_folds, generator)
@@ -239,8 +239,8 @@ def _divide(groups: Indices, labels: NDArray[np.float32], parts: int, generator:
     for group in order:
         part[group] = filled.argmin()
         filled[part[group]] += sizes[group]
-    found: Indices = part[member]
-    return found
+    part_of_item: Indices = part[member]
+    return part_of_item
 
 
 def given_split(dataset: Dataset, parts: Sequence[str]) -> Split:

@@ -206,11 +206,12 @@ def best_over_best(methods: Sequence[Scores], baselines: Sequence[Scores], *, le
         level: :math:`1 - \alpha`.
     """
 
-    def gains(ways: int) -> list[list[Gain]]:
-        share = 1 - (1 - level) / ways
-        return [[paired_gain(one, other, level=share) for other in baselines] for one in methods]
+    def gains(num_events: int) -> list[list[Gain]]:
+        """The gain of every method over every baseline, with intervals that miss with probability alpha / events."""
+        level_of_each = 1 - (1 - level) / num_events
+        return [[paired_gain(method, baseline, level=level_of_each) for baseline in baselines] for method in methods]
 
-    low = max(min(gain.low for gain in over) for over in gains(len(methods)))
-    high = min(max(gain.high for gain in of) for of in zip(*gains(len(baselines)), strict=True))
+    low = max(min(gain.low for gain in of_method) for of_method in gains(len(methods)))
+    high = min(max(gain.high for gain in over) for over in zip(*gains(len(baselines)), strict=True))
     best, strongest = (max(float(each.mean()) for each in group) for group in (methods, baselines))
     return Gain(best - strongest, low, high, level)

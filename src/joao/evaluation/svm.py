@@ -109,15 +109,15 @@ def score_folds(
         classes = np.asarray(classes)
         if has_fast_solver(len(classes), device) and not compiled:
             kernels_of = _mean_kernel([_make_torch_kernel(x, own, standardise, device) for x, own in parts])
-            found = _score_folds_batched(kernels_of, classes, folds, groups)
+            results = _score_folds_batched(kernels_of, classes, folds, groups)
         else:
             # Like libsvm, the compiled core stores kernels in float32.
             dtype, accuracies = (np.float32, _compiled_accuracies) if compiled else (np.float64, _accuracies)
             kernel_of = _mean_kernel([_make_kernel(x, own, standardise, dtype) for x, own in parts])
-            found = parallel(
+            results = parallel(
                 delayed(_score_fold)(partial(accuracies, kernel_of, classes), classes, fold, groups) for fold in folds
             )
-        for score in found:
+        for score in results:
             scores.append(score)
             if on_fold is not None:
                 on_fold(len(scores) - 1, score[0])
@@ -194,12 +194,13 @@ def _score_folds_batched(
     for begin in range(0, len(folds), at_once):
         some = folds[begin : begin + at_once]
         inner = [_inner_folds(classes, fold, groups) for fold in some]
-        # Rows of ``found``: the inner parts of the first fold, of the second and so on, then the folds themselves.
-        found = score_parts(kernels_of, classes, [part for parts in inner for part in parts] + list(some), C_GRID)
+        # The rows are the inner parts of the first fold, of the second and so on, and then the folds themselves.
+        accuracies = score_parts(kernels_of, classes, [part for parts in inner for part in parts] + list(some), C_GRID)
         ends = np.cumsum([len(parts) for parts in inner])
-        for own, last in zip(np.split(found, ends)[:-1], found[ends[-1] :], strict=True):
-            chosen = _best_c(own)
-            yield float(last[chosen]), C_GRID[chosen]
+        *of_inner_parts, of_folds = np.split(accuracies, ends)
+        for of_parts, of_fold in zip(of_inner_parts, of_folds, strict=True):
+            chosen = _best_c(of_parts)
+            yield float(of_fold[chosen]), C_GRID[chosen]
 
 
 def _best_c(accuracies: NDArray[np.float64]) -> int:
@@ -220,10 +221,10 @@ def _inner_folds(all_classes: Classes, fold: Fold, all_groups: Groups) -> list[F
             "choosing C needs at least two of each. Remove rare classes or use more folds."
         )
     number = min(NUM_INNER_FOLDS, int(counts.min()))
-    found = StratifiedKFold(number).split(classes, classes)
+    splits = StratifiedKFold(number).split(classes, classes)
     if groups is not None:
-        found = iter(grouped_folds(classes, groups, number))
-    return [(train[part], train[rest]) for part, rest in found]
+        splits = iter(grouped_folds(classes, groups, number))
+    return [(train[part], train[test]) for part, test in splits]
 
 
 def _accuracies(kernel_of: KernelOf, classes: Classes, fold: Fold, c_values: Sequence[float]) -> list[float]:

@@ -242,13 +242,13 @@ def select_tasks(dataset: Dataset, tasks: Sequence[str] = ()) -> Dataset:
     return replace(dataset, targets=targets[labelled], target_names=names)
 
 
-def infer_label_kind(dataset: Dataset, wanted: str | None = None) -> str:
+def infer_label_kind(dataset: Dataset, kind: str | None = None) -> str:
     """Return ``binary`` if all labels are 0 or 1, ``numbers`` if every task has other values; a mixture is an error."""
     assert dataset.targets is not None
     is_label = np.isnan(dataset.targets) | np.isin(dataset.targets, (0, 1))
-    if wanted == "numbers":
-        return wanted
-    if wanted == "binary" and not is_label.all():
+    if kind == "numbers":
+        return kind
+    if kind == "binary" and not is_label.all():
         row, task = np.argwhere(~is_label)[0]
         raise UserError(
             f"{dataset.name}: graph {row}: task {dataset.target_names[task]}: expected 0, 1 or NaN, got "
@@ -259,8 +259,8 @@ def infer_label_kind(dataset: Dataset, wanted: str | None = None) -> str:
         return "binary"
     if is_binary.any():
         binary, numbers = (
-            join_names([name for name, each in zip(dataset.target_names, is_binary, strict=True) if each == wanted])
-            for wanted in (True, False)
+            join_names([name for name, each in zip(dataset.target_names, is_binary, strict=True) if each == selected])
+            for selected in (True, False)
         )
         raise UserError(
             f"{dataset.name}: cannot learn binary tasks ({binary}) and numbers ({numbers}) together. Choose one kind "
@@ -288,8 +288,8 @@ def integer_labels_notice(dataset: Dataset) -> str | None:
     """Return a notice if numeric tasks look like classes: at most ten distinct integers between -10 and 10."""
     assert dataset.targets is not None
     columns = zip(dataset.target_names, dataset.targets.T, strict=True)
-    found = [(name, np.unique(column[~np.isnan(column)])) for name, column in columns]
-    small = [(name, values) for name, values in found if 1 < len(values) <= 10 and np.abs(values).max() <= 10]
+    values_of_tasks = [(name, np.unique(column[~np.isnan(column)])) for name, column in columns]
+    small = [(name, values) for name, values in values_of_tasks if 1 < len(values) <= 10 and np.abs(values).max() <= 10]
     few = [(name, values) for name, values in small if (values == np.round(values)).all()]
     if not few:
         return None
@@ -307,9 +307,9 @@ def check_learnable(dataset: Dataset, kind: str, train: NDArray[np.int64]) -> No
     """Raise an error if no task has two different labels among the training graphs."""
     assert dataset.targets is not None
     labels = dataset.targets[train]
-    most = np.where(np.isnan(labels), -np.inf, labels).max(axis=0)
-    least = np.where(np.isnan(labels), np.inf, labels).min(axis=0)
-    if not (most > least).any():
+    largest = np.where(np.isnan(labels), -np.inf, labels).max(axis=0)
+    smallest = np.where(np.isnan(labels), np.inf, labels).min(axis=0)
+    if not (largest > smallest).any():
         what = "0 and 1" if kind == "binary" else "different numbers"
         raise UserError(
             f"{dataset.name}: no task has {what} among the {len(train)} training graphs "
@@ -335,22 +335,22 @@ def task_figures(
         learned: for ``numbers``, mean and standard deviation of each task's training labels.
     """
     if kind == "binary":
-        found = {"roc_auc": roc_auc(torch.from_numpy(predicted), torch.from_numpy(labels)).numpy()}
+        figures = {"roc_auc": roc_auc(torch.from_numpy(predicted), torch.from_numpy(labels)).numpy()}
     else:
         errors = np.abs(predicted.astype(np.float64) - labels)
-        found = {"rmse": np.sqrt(column_means(errors**2)), "mae": column_means(errors)}
-        found["spearman"] = np.array([_spearman(*both) for both in zip(predicted.T, labels.T, strict=True)])
-    averages = {name: _mean(values) for name, values in found.items()}
+        figures = {"rmse": np.sqrt(column_means(errors**2)), "mae": column_means(errors)}
+        figures["spearman"] = np.array([_spearman(*both) for both in zip(predicted.T, labels.T, strict=True)])
+    averages = {name: _mean(values) for name, values in figures.items()}
     if kind == "numbers" and learned is not None:
         mean, deviation = np.array(learned, dtype=np.float64).T
-        found["rmse_of_mean"] = np.sqrt(column_means((labels - mean) ** 2))
-        averages |= {f"{name}_in_deviations": _mean(found[name] / deviation) for name in ("rmse", "rmse_of_mean")}
+        figures["rmse_of_mean"] = np.sqrt(column_means((labels - mean) ** 2))
+        averages |= {f"{name}_in_deviations": _mean(figures[name] / deviation) for name in ("rmse", "rmse_of_mean")}
     measured = (~np.isnan(labels)).sum(axis=0)
     return {
         **averages,
         "labels": int(measured.sum()),
         "tasks": {
-            task: {**{name: _mean(values[[t]]) for name, values in found.items()}, "labels": int(measured[t])}
+            task: {**{name: _mean(values[[t]]) for name, values in figures.items()}, "labels": int(measured[t])}
             for t, task in enumerate(names)
         },
     }

@@ -97,16 +97,16 @@ def plain_copy_graphs(store: PackedGraphs, graphs: Tensor, first_edge_of_graph: 
     batch.graph_of_node.copy_(graph_of_node)
 
 
-def _gather_indices(first: Tensor, graphs: Tensor, new_first: Tensor, room: int) -> tuple[Tensor, Tensor]:
+def _gather_indices(first: Tensor, graphs: Tensor, new_first: Tensor, num_slots: int) -> tuple[Tensor, Tensor]:
     """Find for each slot of the batch the item in the store that goes there, and its graph; padding slots get item 0.
 
     Args:
         first: ``(M + 1,)`` offsets of the graphs in the store.
         graphs: ``(G,)`` the chosen graphs.
         new_first: ``(G + 1,)`` their offsets in the batch.
-        room: number of slots in the batch.
+        num_slots: number of slots in the batch.
     """
-    slot = torch.arange(room, device=graphs.device)
+    slot = torch.arange(num_slots, device=graphs.device)
     graph = torch.searchsorted(new_first[1:], slot, right=True).clamp(max=graphs.numel() - 1)
     item = slot + take_rows(take_rows(first, graphs) - new_first[:-1], graph)
     return torch.where(slot < new_first[-1], item, 0), graph

@@ -210,8 +210,8 @@ def plain_batch_norm(
 def _fused(
     z: Tensor, bias: Tensor, keep: Tensor, scale: Tensor, shift: Tensor, eps: float, floor: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    found: tuple[Tensor, Tensor, Tensor] = _ReluNorm.apply(z, bias, keep, scale, shift, eps, floor)  # type: ignore[no-untyped-call]
-    return found
+    results: tuple[Tensor, Tensor, Tensor] = _ReluNorm.apply(z, bias, keep, scale, shift, eps, floor)  # type: ignore[no-untyped-call]
+    return results
 
 
 class _ReluNorm(torch.autograd.Function):
@@ -236,10 +236,10 @@ class _ReluNorm(torch.autograd.Function):
 
         z, bias, keep, scale, means, variances, counts = ctx.saved_tensors
         # The kernel also adds gradients of sums over graphs; here there are none: one graph with gradient 0.
-        nothing = z.new_zeros(len(z), 1, z.shape[2])
+        no_gradient = z.new_zeros(len(z), 1, z.shape[2])
         one_graph = keep.new_zeros(z.shape[1], dtype=torch.long)
         dz, d_scale, d_shift, d_bias = _triton.normalise_backward(
-            dy, nothing, one_graph, z, bias, keep, scale, means, variances, counts, ctx.eps, ctx.floor
+            dy, no_gradient, one_graph, z, bias, keep, scale, means, variances, counts, ctx.eps, ctx.floor
         )
         return dz, d_bias, None, d_scale, d_shift, None, None
 

@@ -25,7 +25,7 @@ from joao.kernels.svm_dual import MAX_STEPS, TOLERANCE
 FOLDER = Path(__file__).parent / "_native"
 LEVELS = ("baseline", "avx2", "avx512")
 KINDS = ("identity", "node_drop", "subgraph", "attribute_mask", "edge_perturb")
-DENSE = 8  # edges per node from which on it pays to look for twins
+DENSE = 8  # edges per node from which on it saves time to find nodes with the same neighbours
 SPARSE = 0.25  # the share of numbers of x that are not 0 up to which its rows are stored as lists
 
 
@@ -37,15 +37,15 @@ def load_library() -> ctypes.CDLL | None:
 
 def native_level() -> str:
     """Return the level of instructions of the compiled core, ``off``, or ``not built``."""
-    wanted = os.environ.get("JOAO_NATIVE") or LEVELS[-1]
-    if wanted not in ("off", *LEVELS):
-        raise UserError(f"JOAO_NATIVE: must be off, {', '.join(LEVELS)}, got '{wanted}'.")
-    if wanted == "off":
-        return wanted
+    requested = os.environ.get("JOAO_NATIVE") or LEVELS[-1]
+    if requested not in ("off", *LEVELS):
+        raise UserError(f"JOAO_NATIVE: must be off, {', '.join(LEVELS)}, got '{requested}'.")
+    if requested == "off":
+        return requested
     baseline = _open("baseline")
     if baseline is None:
         return "not built"
-    highest = min(LEVELS.index(wanted), baseline.joao_cpu_level())
+    highest = min(LEVELS.index(requested), baseline.joao_cpu_level())
     return next(level for level in reversed(LEVELS[: highest + 1]) if _open(level) is not None)
 
 
@@ -160,7 +160,7 @@ class CompiledCore:
             "source": store.source.numpy().astype(np.int32),
         }
         if len(target) > DENSE * len(degrees):
-            arrays["twin"] = find_twins(nodes, arrays["first_edge"], arrays["source"])
+            arrays["twin"] = find_twin_nodes(nodes, arrays["first_edge"], arrays["source"])
         x = store.x.numpy()
         if np.count_nonzero(x) <= SPARSE * x.size or x.shape[1] == 1:
             row, column = np.nonzero(x)
@@ -225,6 +225,7 @@ class CompiledCore:
         replaced = torch.empty(nodes.value, self.num_features)
         outputs = [c_void_p(each.data_ptr()) for each in (row, source, target, graph_of_node, replaced)]
         self.library.joao_view_copy(self._handle, 0, c_int64(graphs.numel()), c_int64(self.num_features), *outputs)
+        # A node has the features of a row of the store or, if ``row`` is -1 - i, those in row i of ``replaced``.
         x = torch.where(row.unsqueeze(1) < 0, replaced[(-1 - row).clamp(min=0)], self._x()[row.clamp(min=0)])
         return GraphBatch(x, source, target, graph_of_node, graphs.numel())
 
@@ -241,7 +242,7 @@ class CompiledCore:
             raise MemoryError("the compiled core ran out of memory" if code == 1 else "no second thread")
 
 
-def find_twins(
+def find_twin_nodes(
     first_node: NDArray[np.int64], first_edge: NDArray[np.int64], source: NDArray[np.int32]
 ) -> NDArray[np.int32]:
     """Return ``(N,)`` the first node of the graph that has, with itself, the same neighbours as each node.

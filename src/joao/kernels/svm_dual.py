@@ -63,7 +63,7 @@ def plain_solve_duals(problems: SvmProblems) -> tuple[Tensor, Tensor]:
     """Plain form of the solver; all machines step at the same time. Returns alpha and its gradient, ``(P, m)``."""
     kernels, sign, bound = problems.kernels, problems.sign, problems.bound[:, None]
     machine = torch.arange(len(sign), device=sign.device)
-    matrix, place = problems.matrix[:, None], torch.arange(sign.shape[1], device=sign.device)
+    matrix, position = problems.matrix[:, None], torch.arange(sign.shape[1], device=sign.device)
     diagonal = kernels[matrix, problems.rows, problems.rows].double()
     alpha, gradient = torch.zeros_like(sign), -sign.abs()  # padding has sign 0 and never moves
     for _ in range(MAX_STEPS):
@@ -78,14 +78,14 @@ def plain_solve_duals(problems: SvmProblems) -> tuple[Tensor, Tensor]:
         going = top - bottom >= TOLERANCE
         if not bool(going.any()):
             break
-        i = torch.where(rising == top, place, -1).max(dim=1).values
+        i = torch.where(rising == top, position, -1).max(dim=1).values
         row_i = kernels[matrix, problems.rows[machine, i, None], problems.rows].double()
         # Second-order choice of j: the unconstrained minimum along (i, j) decreases the objective by gap^2 / curve.
         gap = top - uphill
         curve = diagonal[machine, i, None] + diagonal - 2 * row_i
         curve = torch.where(curve > 0, curve, 1e-12)  # equal rows, or a kernel that is not positive definite
         decrease = (gap * gap / curve).masked_fill(~can_fall | (gap <= 0), -torch.inf)
-        j = torch.where(decrease == decrease.max(dim=1, keepdim=True).values, place, -1).max(dim=1).values
+        j = torch.where(decrease == decrease.max(dim=1, keepdim=True).values, position, -1).max(dim=1).values
         row_j = kernels[matrix, problems.rows[machine, j, None], problems.rows].double()
         y_i, y_j, a_i, a_j = (each[machine, k, None] for each in (sign, alpha) for k in (i, j))
         # Both coordinates stay inside [0, C]. One that reaches a bound is set to it exactly, not up to rounding.
@@ -95,7 +95,7 @@ def plain_solve_duals(problems: SvmProblems) -> tuple[Tensor, Tensor]:
         step = torch.where(going, step, 0.0)  # machines that have converged wait for the others
         new_i = torch.where(going & (step == room_i), torch.where(y_i > 0, bound, 0.0), a_i + y_i * step)
         new_j = torch.where(going & (step == room_j), torch.where(y_j > 0, 0.0, bound), a_j - y_j * step)
-        alpha = torch.where(place == i[:, None], new_i, torch.where(place == j[:, None], new_j, alpha))
+        alpha = torch.where(position == i[:, None], new_i, torch.where(position == j[:, None], new_j, alpha))
         gradient = gradient + sign * step * (row_i - row_j)
     return alpha, gradient
 

@@ -58,6 +58,6 @@ def _negative_edges(batch: GraphBatch, graphs: Tensor, generator: Generator) -> 
     first, second = random_pairs(take_rows(batch.first_node, graphs), sizes, generator)
     edges = batch.target * batch.num_nodes + batch.source  # ascending
     pairs = first * batch.num_nodes + second
-    place = torch.searchsorted(edges, pairs).clamp(max=batch.num_edges - 1)
-    made_up = nonzero_indices(take_rows(edges, place) != pairs)
-    return take_rows(first, made_up), take_rows(second, made_up)
+    nearest_edge = torch.searchsorted(edges, pairs).clamp(max=batch.num_edges - 1)
+    non_edges = nonzero_indices(take_rows(edges, nearest_edge) != pairs)
+    return take_rows(first, non_edges), take_rows(second, non_edges)

@@ -53,15 +53,15 @@ def write_figures(runs: Sequence[ReportedRun], folder: Path) -> list[str]:
 
 def _scores(records: Mapping[str, Record], methods: Mapping[str, str], stem: Path) -> None:
     data = next(iter(records.values()))["data"]["name"]
-    found = chart(records, {name: methods[name] for name in records}, data)
-    with new_figure(5.2, 0.5 + 0.32 * len(found)) as figure:
+    bars = chart(records, {name: methods[name] for name in records}, data)
+    with new_figure(5.2, 0.5 + 0.32 * len(bars)) as figure:
         axes = figure.subplots()
-        for row, bar in enumerate(reversed(found)):
+        for row, bar in enumerate(reversed(bars)):
             colour = COLOURS[4] if bar.name.startswith(PAPER) else COLOURS[7]
             colour = colour if bar.run is None else COLOURS[bar.run % len(COLOURS)]
             axes.barh(row, bar.mean, xerr=bar.std, color=colour, height=0.65, error_kw={"capsize": 2, "lw": 1})
             axes.text(1, row, f"{bar.mean:.1f}", va="center", color="white", fontweight="bold")
-        axes.set_yticks(range(len(found)), [bar.name for bar in reversed(found)], parse_math=False)
+        axes.set_yticks(range(len(bars)), [bar.name for bar in reversed(bars)], parse_math=False)
         axes.set_xlim(0, 100)
         axes.set_xlabel(f"accuracy on {data} (%)", parse_math=False)
         write_picture(figure, stem)
@@ -91,31 +91,31 @@ def _map(run: ReportedRun, stem: Path) -> bool:
     if run.map is None or run.graphs is None:
         return False
     points = run.map.points
-    found = colourings(run.graphs.sample)
+    colour_scales = colourings(run.graphs.sample)
     with new_figure(5, 4.4) as figure:
         axes = figure.subplots()
         size = 14 if len(points) < 600 else 5
-        if found and "codes" in found[0]:
-            codes, names = np.array(found[0]["codes"]), found[0]["classes"]
+        if colour_scales and "codes" in colour_scales[0]:
+            codes, names = np.array(colour_scales[0]["codes"]), colour_scales[0]["classes"]
             for code in np.unique(codes).tolist():
                 own = points[codes == code]
                 name, colour, mark = "no label", MISSING, "."
                 if code >= 0:
                     name, colour, mark = names[code], COLOURS[code % len(COLOURS)], MARKS[code % len(MARKS)]
                 axes.scatter(*own.T, s=size, label=name, alpha=0.8, linewidths=0, color=colour, marker=mark)
-            legend = axes.legend(title=found[0]["name"], loc="best", markerscale=1.5)
+            legend = axes.legend(title=colour_scales[0]["name"], loc="best", markerscale=1.5)
             for text in (*legend.get_texts(), legend.get_title()):
                 text.set_parse_math(False)
         else:
-            values = np.array(found[0]["values"] if found else [0.0] * len(points), dtype=np.float64)
+            values = np.array(colour_scales[0]["values"] if colour_scales else [0.0] * len(points), dtype=np.float64)
             known = ~np.isnan(values)
-            colours = {"c": values[known], "cmap": "cividis"} if found else {"c": COLOURS[0]}
+            colours = {"c": values[known], "cmap": "cividis"} if colour_scales else {"c": COLOURS[0]}
             dots = axes.scatter(*points[known].T, s=size, linewidths=0, **colours)
             if not known.all():  # a ring in a colour that the scale does not have
                 axes.scatter(*points[~known].T, s=size, c="none", edgecolors=MISSING, linewidths=0.8, label="no label")
                 axes.legend(loc="best")
-            if found:
-                figure.colorbar(dots, ax=axes, shrink=0.8).set_label(found[0]["name"], parse_math=False)
+            if colour_scales:
+                figure.colorbar(dots, ax=axes, shrink=0.8).set_label(colour_scales[0]["name"], parse_math=False)
         axes.set_aspect("equal", adjustable="datalim")
         axes.set(xticks=[], yticks=[], xlabel=run.map.axes)
         write_picture(figure, stem)
@@ -123,11 +123,11 @@ def _map(run: ReportedRun, stem: Path) -> bool:
 
 
 def _changes(run: ReportedRun, stem: Path) -> bool:
-    found = examples(run)
-    if not found or run.graphs is None:
+    drawn = examples(run)
+    if not drawn or run.graphs is None:
         return False
     dataset = run.graphs.sample
-    example, codec = found[0], GraphCodec.of(dataset)
+    example, codec = drawn[0], GraphCodec.of(dataset)
     edges = codec.edges(example["graph"])
     points = graph_layout(example["nodes"], edges)
     first = int(dataset.first_node[example["graph"]])
@@ -160,10 +160,10 @@ def _draw_graph(
 
     lost, masked, cut = set(change["lost"]), set(change["masked"]), set(change["cut"])
     gone = [edge for edge in edges if lost & set(edge) or edge in cut]
-    kept = [edge for edge in edges if edge not in set(gone)]
+    remaining = [edge for edge in edges if edge not in set(gone)]
     for pairs, look in (
         (gone, {"colors": "#aaaaaa", "linewidths": 0.8, "linestyles": ":"}),
-        (kept, {"colors": "#666666", "linewidths": 1.2}),
+        (remaining, {"colors": "#666666", "linewidths": 1.2}),
         (change["added"], {"colors": COLOURS[1], "linewidths": 1.8}),
     ):
         axes.add_collection(LineCollection([points[list(pair)] for pair in pairs], zorder=1, **look))
@@ -187,8 +187,8 @@ def graph_layout(num_nodes: int, edges: Sequence[tuple[int, int]]) -> NDArray[np
     steps[np.isinf(steps)] = max(2.0, 0.9 * num_nodes**0.5)  # so that unconnected parts are placed side by side
     graph = nx.empty_graph(num_nodes)
     graph.add_edges_from(edges)
-    found = nx.kamada_kawai_layout(graph, dist={i: dict(enumerate(row)) for i, row in enumerate(steps.tolist())})
-    points = np.array([found[node] for node in range(num_nodes)])
+    positions = nx.kamada_kawai_layout(graph, dist={i: dict(enumerate(row)) for i, row in enumerate(steps.tolist())})
+    points = np.array([positions[node] for node in range(num_nodes)])
     centred = points - points.mean(axis=0)
     turned: NDArray[np.float64] = centred @ np.linalg.svd(centred)[2].T  # the longest extent is horizontal
     return turned

@@ -94,7 +94,7 @@ def graph_set(dataset: Dataset, numbers: Sequence[int], total: int, most_charact
     """
     codec = GraphCodec.of(dataset)
     names = [name[:_NAME_LENGTH] for name in dataset.graph_names]
-    left = most_characters - sum(len(name) + 3 for name in names)
+    characters_left = most_characters - sum(len(name) + 3 for name in names)
     drawings: list[list[str] | None] = [None] * len(dataset)
     smiles: list[str] | None = [""] * len(dataset) if dataset.smiles else None
     sizes = np.diff(dataset.first_node)
@@ -103,8 +103,8 @@ def graph_set(dataset: Dataset, numbers: Sequence[int], total: int, most_charact
             continue
         text = codec.encode(graph)
         own = dataset.smiles[graph] if smiles is not None else ""
-        left -= sum(len(part) + 3 for part in text) + len(own) + 3
-        if left < 0:
+        characters_left -= sum(len(part) + 3 for part in text) + len(own) + 3
+        if characters_left < 0:
             break
         drawings[graph] = text
         if smiles is not None:
@@ -137,17 +137,17 @@ def colourings(dataset: Dataset) -> list[dict[str, Any]]:
         if len(names) > MOST_CLASSES:
             names, codes = [*names[: MOST_CLASSES - 1], _OTHER], np.minimum(codes, MOST_CLASSES - 1)
         return [{"name": "class", "classes": names, "codes": codes.tolist()}]
-    found: list[dict[str, Any]] = []
+    scales: list[dict[str, Any]] = []
     targets = () if dataset.targets is None else dataset.targets.T
     for name, column in zip(dataset.target_names[:_MOST_TASKS], targets, strict=False):
         known = column[~np.isnan(column)]
         if np.isin(known, (0, 1)).all():
             codes = np.where(np.isnan(column), -1, np.nan_to_num(column)).astype(np.int64)
-            found.append({"name": name, "classes": ["0", "1"], "codes": codes.tolist()})
+            scales.append({"name": name, "classes": ["0", "1"], "codes": codes.tolist()})
         else:
             values = [None if np.isnan(each) else float(f"{each:.4g}") for each in column]
-            found.append({"name": name, "values": values})
-    return found
+            scales.append({"name": name, "values": values})
+    return scales
 
 
 def _node_names(dataset: Dataset) -> NDArray[np.str_] | None:
@@ -215,10 +215,10 @@ def examples(run: ReportedRun) -> list[dict[str, Any]]:
         return []
     pool, dataset = build_pool(run.run.recipe), run.graphs.sample
     codec = GraphCodec.of(dataset)
-    found = []
+    drawings = []
     for graph in choose_examples(dataset):
         batch = make_store(dataset.subset(np.array([graph])), info.features).batch(torch.arange(1))
-        found.append(
+        drawings.append(
             {
                 "graph": graph,
                 "number": int(run.graphs.numbers[graph]),
@@ -230,7 +230,7 @@ def examples(run: ReportedRun) -> list[dict[str, Any]]:
                 ],
             }
         )
-    return found
+    return drawings
 
 
 def _draws(batch: GraphBatch, augmentation: Augmentation, generator: torch.Generator) -> list[dict[str, Any]]:
@@ -244,12 +244,12 @@ def choose_examples(dataset: Dataset) -> list[int]:
     if not suitable.any():
         suitable = sizes <= MOST_NODES
     classes = np.zeros(len(dataset), dtype=np.int64) if dataset.classes is None else np.asarray(dataset.classes)
-    found = []
+    chosen = []
     for each in np.unique(classes[suitable]).tolist()[:MOST_EXAMPLES]:
         own = np.flatnonzero(suitable & (classes == each))
-        found.append(int(own[np.abs(sizes[own] - np.median(sizes[own])).argmin()]))
-    if len(found) == 1 and suitable.sum() > 2:  # one class or none: add a smaller and a larger graph
+        chosen.append(int(own[np.abs(sizes[own] - np.median(sizes[own])).argmin()]))
+    if len(chosen) == 1 and suitable.sum() > 2:  # one class or none: add a smaller and a larger graph
         own = np.flatnonzero(suitable)
         by_size = own[np.argsort(sizes[own], kind="stable")]
-        found += [int(by_size[len(by_size) // 10]), int(by_size[-1 - len(by_size) // 10])]
-    return list(dict.fromkeys(found))
+        chosen += [int(by_size[len(by_size) // 10]), int(by_size[-1 - len(by_size) // 10])]
+    return list(dict.fromkeys(chosen))

@@ -107,22 +107,22 @@ def render(runs: Sequence[ReportedRun]) -> str:
 
 def verdicts(runs: Sequence[ReportedRun]) -> list[Sentence]:
     """The answers of the page: whether pre-training helps, by data set and folds, and the scores of fine-tuning."""
-    found = []
+    sentences = []
     for group in same_folds({run.name: run.score for run in runs}):
         titles = {run.name: run.title for run in runs if run.name in group and run.run.info.pretrained}
         names = titles if len(runs) == 1 else {name: name for name in titles}
         if (each := verdict(group, names)) is not None:
-            found.append(Sentence(f"{each.answer}.", each.details))
+            sentences.append(Sentence(f"{each.answer}.", each.details))
     for run in runs:
         headline = _finetuned_headline(run)
         if headline is not None:
             how = "ensemble" if run.finetuned is not None and run.finetuned.is_ensemble else "fine-tuned"
             start = how.capitalize() if len(runs) == 1 else f"{run.name}: {how}"
-            found.append(Sentence(f"{start} on {run.data}: {headline.figure}", f"{headline.unit}."))
-    if not found:
+            sentences.append(Sentence(f"{start} on {run.data}: {headline.figure}", f"{headline.unit}."))
+    if not sentences:
         why = _hint(runs[0]) if len(runs) == 1 else "No run on this page has a score."
-        found.append(Sentence("No verdict.", why))
-    return found
+        sentences.append(Sentence("No verdict.", why))
+    return sentences
 
 
 def check_replaceable(path: Path) -> None:
@@ -167,9 +167,9 @@ def _map(run: ReportedRun) -> dict[str, Any] | None:
     if run.map is None or run.graphs is None:
         return None
     other = "" if run.graphs.of_run else f"Graphs of {run.graphs.name}, on which the run was not trained."
-    near = encode_numbers(run.map.neighbours, len(run.map.points))
-    found = {"axes": run.map.axes, "note": other, "outliers": list(run.map.outliers), "neighbours": near}
-    return found | to_integers(run.map.points)
+    neighbours = encode_numbers(run.map.neighbours, len(run.map.points))
+    description = {"axes": run.map.axes, "note": other, "outliers": list(run.map.outliers), "neighbours": neighbours}
+    return description | to_integers(run.map.points)
 
 
 def to_integers(points: NDArray[np.float64]) -> dict[str, list[int]]:
@@ -191,14 +191,14 @@ def _reasons(run: ReportedRun) -> dict[str, str]:
 
 def _graph_sets(runs: Sequence[ReportedRun]) -> dict[str, Any]:
     """The graphs on the maps by fingerprint; runs on the same data share them."""
-    found = {each.graphs.key: each.graphs for each in runs if each.graphs is not None}
-    sets, left = {}, MOST_CHARACTERS
-    by_size = sorted(found.items(), key=lambda item: item[1].sample.num_edges)
+    graphs_by_key = {each.graphs.key: each.graphs for each in runs if each.graphs is not None}
+    sets, remaining = {}, MOST_CHARACTERS
+    by_size = sorted(graphs_by_key.items(), key=lambda item: item[1].sample.num_edges)
     for before, (key, graphs) in enumerate(by_size):
         # Each set gets an equal part of the remaining space; small sets come first and leave space to the others.
-        most = left // (len(found) - before)
-        sets[key] = graph_set(graphs.sample, graphs.numbers.tolist(), graphs.total, most)
-        left -= len(json.dumps([sets[key][name] for name in ("names", "smiles", "drawings")]))
+        share = remaining // (len(graphs_by_key) - before)
+        sets[key] = graph_set(graphs.sample, graphs.numbers.tolist(), graphs.total, share)
+        remaining -= len(json.dumps([sets[key][name] for name in ("names", "smiles", "drawings")]))
     return sets
 
 
@@ -263,7 +263,7 @@ def _finetuned_headline(run: ReportedRun) -> Headline | None:
     if run.finetuned is None:
         return None
     info = run.finetuned.info
-    known = {part: found[0] for part, found in _finetuned_scores(run.finetuned) if found}
+    known = {part: figures[0] for part, figures in _finetuned_scores(run.finetuned) if figures}
     sizes = {"test": info.num_test, "validation": info.num_validation}
     part = next((part for part in sizes if part in known), None)
     if part is None:
@@ -279,7 +279,7 @@ def _finetuned_headline(run: ReportedRun) -> Headline | None:
 
 def _finetuned_scores(finetuned: Finetuned) -> list[tuple[str, list[tuple[str, str]]]]:
     """For each part of the labelled graphs, metrics and their values as text; the first summarises all tasks."""
-    found = []
+    lines_of_parts = []
     parts = dict(finetuned.scores)
     if isinstance(parts.get("test"), dict):
         of_test = parts["test"]
@@ -297,8 +297,8 @@ def _finetuned_scores(finetuned: Finetuned) -> list[tuple[str, list[tuple[str, s
             known = [(key, title) for key, title in METRICS if isinstance(values, dict) and values.get(key) is not None]
             texts = [(f"{title}{name}", _format(values[key], key)) for key, title in known]
             lines += texts if len(figures) == 1 else texts[:1]
-        found.append((part, [(title, text) for title, text in lines if text]))
-    return found
+        lines_of_parts.append((part, [(title, text) for title, text in lines if text]))
+    return lines_of_parts
 
 
 def _format(value: Any, key: str) -> str:

@@ -31,7 +31,7 @@ OUTLIERS, NEIGHBOURS, MOST_FOR_NEIGHBOURS = 8, 5, 20_000
 
 
 class EmbeddingMap(NamedTuple):
-    """Embeddings in the plane, and who is near to whom before the projection.
+    """Embeddings in the plane, and the nearest neighbours before the projection.
 
     Attributes:
         points: ``(G, 2)``.
@@ -189,7 +189,7 @@ def open_reported_run(
     read: Callable[[str, Mapping[str, Any]], Dataset | Shards],
     most_graphs: int,
     kind: str = "pca",
-    given: Dataset | None = None,
+    replacement: Dataset | None = None,
 ) -> ReportedRun:
     """Open a run folder or export with its metrics, scores, encoder and graphs.
 
@@ -199,12 +199,12 @@ def open_reported_run(
         read: reads the graphs of the run; its arguments are those of :func:`joao.read`.
         most_graphs: larger data sets are sampled.
         kind: one of :data:`MAP_KINDS`.
-        given: graphs to show instead of those of the run.
+        replacement: graphs to show instead of those of the run.
     """
     run = Run.open(path)
     trained, why_not_trained = _load_encoder(run)
     finetuned = _load_finetuned(run)
-    graphs, why_not_graphs = _load_graphs(run, finetuned, read, most_graphs, given)
+    graphs, why_not_graphs = _load_graphs(run, finetuned, read, most_graphs, replacement)
     return ReportedRun(
         name=name,
         run=run,
@@ -270,7 +270,7 @@ def _load_graphs(
     finetuned: Finetuned | None,
     read: Callable[[str, Mapping[str, Any]], Dataset | Shards],
     most_graphs: int,
-    given: Dataset | None,
+    replacement: Dataset | None,
 ) -> tuple[ShownGraphs | None, str]:
     """The graphs to show: those given or, if they can be read and have not changed, those of the run."""
     trained_on = run.info if finetuned is None else finetuned.info
@@ -281,8 +281,8 @@ def _load_graphs(
             columns["standardise"] = True
     fix = f"Show them with: joao report {shlex.quote(str(run.folder))} DATA"
     opened: Dataset | Shards
-    if given is not None:
-        opened = given
+    if replacement is not None:
+        opened = replacement
     elif not source:
         return None, f"The run does not record where its graphs ({trained_on.data}) are. {fix}"
     else:
@@ -291,7 +291,7 @@ def _load_graphs(
         except UserError as error:
             return None, f"The graphs of the run were not found: {error}"
     dataset = opened if isinstance(opened, Dataset) else opened.whole()
-    if given is None and not dataset.has_fingerprint(trained_on.fingerprint):
+    if replacement is None and not dataset.has_fingerprint(trained_on.fingerprint):
         return None, f"The data set {dataset.name} has changed since the run was trained. {fix}"
     fingerprints = tuple(dict.fromkeys([dataset.store_fingerprint, dataset.fingerprint]))
     numbers = np.arange(len(dataset))

@@ -150,17 +150,17 @@ def _variants(
     records: Mapping[str, Record], reference: str, title: str | None = None
 ) -> list[tuple[str, Mapping[str, Any]]]:
     """The different scores of a baseline in several records, each with its title and, if they differ, its runs."""
-    found: list[tuple[list[str], Mapping[str, Any]]] = []
+    variants: list[tuple[list[str], Mapping[str, Any]]] = []
     for run, record in records.items():
         if reference not in record:
             continue
-        same = [runs for runs, scores in found if accuracies(scores) == accuracies(record[reference])]
+        same = [runs for runs, scores in variants if accuracies(scores) == accuracies(record[reference])]
         if same:
             same[0].append(run)
         else:
-            found.append(([run], record[reference]))
+            variants.append(([run], record[reference]))
     title = title or titles()[reference]
-    return [(title if len(found) == 1 else f"{title} ({', '.join(runs)})", scores) for runs, scores in found]
+    return [(title if len(variants) == 1 else f"{title} ({', '.join(runs)})", scores) for runs, scores in variants]
 
 
 def accuracies(scores: Mapping[str, Any]) -> list[list[float]]:

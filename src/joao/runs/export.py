@@ -85,17 +85,17 @@ def export(run: Path, out: Path, *, half: bool = False) -> Exported:
         fields["info"]["source"] = strip_absolute_path(finetuned.info.source)
         texts[FILE] = json.dumps(fields)
     content = _sort_metadata(save(weights, texts))
-    beside = out.with_suffix(".md")
+    card_file = out.with_suffix(".md")
     # The card first, so that no model is without; the same card was left by a process that was killed here.
-    if not beside.is_file() or read_regular(beside) != card.encode():
-        write_file(beside, card, new=True)
+    if not card_file.is_file() or read_regular(card_file) != card.encode():
+        write_file(card_file, card, new=True)
     try:
         write_file(out, content, new=True)
     except BaseException:
         if not out.exists():
-            beside.unlink(missing_ok=True)
+            card_file.unlink(missing_ok=True)
         raise
-    return Exported(out, beside, len(content), change, trained, finetuned)
+    return Exported(out, card_file, len(content), change, trained, finetuned)
 
 
 def _sort_metadata(content: bytes) -> bytes:
@@ -204,15 +204,15 @@ def _summary(trained: TrainedEncoder, finetuned: FinetunedModel | None) -> str:
     if finetuned is not None:
         facts, names = finetuned.info, finetuned.tasks or finetuned.class_names
         training = f"{facts.num_train:,} {graphs} for training, {facts.num_validation:,} for validation"
-        how = "It was then fine-tuned on labels of"
+        beginning = "It was then fine-tuned on labels of"
         if finetuned.members:
             training = f"{facts.num_train + facts.num_validation:,} {graphs} for training"
-            how = (
+            beginning = (
                 "The file has an ensemble with it, the mean of forests on ECFP and on descriptors and of kernel ridge "
                 "regression on its embeddings and ECFP; the encoder is unchanged. The ensemble was trained on labels of"
             )
         lines.append(
-            f"{how} {plain_text(facts.data)} and predicts {_KINDS[finetuned.kind]} "
+            f"{beginning} {plain_text(facts.data)} and predicts {_KINDS[finetuned.kind]} "
             f"({plain_text(join_names(names))}). {plain_text(facts.split.capitalize())} split: {training}"
             + (f", {facts.num_test:,} for testing." if facts.num_test else ".")
         )

@@ -25,11 +25,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from joao.baselines.forests import Columns, Forests, molecule_columns
-from joao.baselines.kernel_ridge import KernelRidge
+from joao.baselines.forests import Forests, molecule_columns
 from joao.core.errors import UserError, suggest, user_error_on_failure
 from joao.core.files import parse_json
 from joao.core.provenance import command, machine, versions
@@ -52,6 +50,14 @@ from joao.evaluation.targets import (
     select_tasks_of_a_kind,
     task_figures,
 )
+from joao.runs.ensemble import (
+    Member,
+    is_member_weight,
+    load_members,
+    members_to_weights,
+    predict_members,
+    train_members,
+)
 from joao.runs.folder import check_format, read_text
 from joao.runs.trained import TrainedEncoder, load_run, make_untrained, set_weights
 from joao.training.device import limit_threads, make_fabric
@@ -61,10 +67,6 @@ from joao.training.metrics import Fit, FitEpoch
 FILE = "finetune.json"
 FORMAT = 1
 MOST_FOREST_TASKS = 20  # each task has a forest of its own
-# Members of an ensemble and the columns that they use: two forests, and kernel ridge regression. They were chosen by a
-# rule on development sets (docs/results/molecule-tables.md).
-MEMBERS = {"ecfp": ("ecfp",), "descriptors": ("descriptors",), "encoder": ("encoder", "ecfp")}
-_MEMBER_PREFIX = "members."
 _DAMAGED = "{}: is damaged or not the finetune.json of a run"
 
 
@@ -148,7 +150,7 @@ class FinetunedModel:
     kind: str = "classes"
     tasks: tuple[str, ...] = ()
     scores: Mapping[str, Any] = field(default_factory=dict)
-    members: Mapping[str, Forests | KernelRidge] = field(default_factory=dict, repr=False)
+    members: Mapping[str, Member] = field(default_factory=dict, repr=False)
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -186,11 +188,10 @@ class FinetunedModel:
 
     def predict_members(self, dataset: Dataset, *, jobs: int = 1) -> dict[str, Tensor]:
         """Predict ``(G, C)`` with each member of an ensemble: ``ecfp``, ``descriptors`` and ``encoder``."""
-        columns = _member_columns(self.trained, dataset, jobs)
-        found = {name: torch.from_numpy(each.predict(_of_member(name, columns))) for name, each in self.members.items()}
+        predictions = predict_members(self.members, self.trained, dataset, jobs)
         if self.kind == "classes":
-            found = {name: torch.cat([1 - each, each], dim=1) for name, each in found.items()}
-        return {name: each.float() for name, each in found.items()}
+            predictions = {name: torch.cat([1 - each, each], dim=1) for name, each in predictions.items()}
+        return {name: each.float() for name, each in predictions.items()}
 
     def to_predictions(self, outputs: Tensor) -> Tensor:
         """Convert outputs ``(G, C)`` to the predictions of :meth:`predict`."""
@@ -216,8 +217,8 @@ class FinetunedModel:
         labels = dataset.targets[:, [dataset.target_names.index(name) for name in names]]
         if np.isnan(labels).all():
             return None
-        known = self.info.learned_per_task  # empty in older folders
-        learned = [known[name] for name in names] if known else None
+        learned_per_task = self.info.learned_per_task  # empty in older folders
+        learned = [learned_per_task[name] for name in names] if learned_per_task else None
         return task_figures(self.kind, outputs.numpy()[:, columns], labels, names, learned)
 
     def accuracy(self, outputs: Tensor, dataset: Dataset) -> float | None:
@@ -273,8 +274,8 @@ def finetune(
     Standardised molecules that occur several times are merged, see :func:`joao.data.duplicates.merge_duplicates`.
 
     An ensemble is the mean of a random forest on ECFP, one on descriptors, and kernel ridge regression on the frozen
-    encoder (:data:`MEMBERS`). It needs no epochs, so that its members also learn from the validation graphs; of
-    ``settings`` nothing is used.
+    encoder (:mod:`joao.runs.ensemble`). It needs no epochs: ``settings`` are ignored, and its members also learn from
+    the validation graphs.
 
     Args:
         trained: the encoder to start from; it is not changed.
@@ -298,23 +299,23 @@ def finetune(
     started = time.perf_counter()
     fingerprint = dataset.fingerprint
     dataset, _, merged = merge_duplicates(dataset)
-    wanted, left_out = kind, None
-    if kind is None and not tasks and dataset.classes is None and dataset.targets is not None:
+    is_inferred, left_out = kind is None, None
+    if is_inferred and not tasks and dataset.classes is None and dataset.targets is not None:
         dataset, left_out = select_tasks_of_a_kind(dataset)
     dataset, kind, targets = _select_labelled(dataset, kind, tasks)
     if ensemble and kind == "classes" and len(dataset.class_names) > 2:
-        found = f"{len(dataset.class_names)} classes"
-        raise UserError(f"{dataset.name}: an ensemble needs tasks or two classes, got {found}. Use a task per class.")
+        count = f"{len(dataset.class_names)} classes"
+        raise UserError(f"{dataset.name}: an ensemble needs tasks or two classes, got {count}. Use a task per class.")
     notices = [
         merged,
         left_out,
         split_notice(dataset, test_share) if split is None else None,
-        integer_labels_notice(dataset) if kind == "numbers" and wanted is None else None,
+        integer_labels_notice(dataset) if kind == "numbers" and is_inferred else None,
     ]
     split = default_split(dataset) if split is None else split
-    usual = SHARES.get(split, (0.0, 0.0))
-    validation_share = usual[0] if validation_share is None else validation_share
-    test_share = usual[1] if test_share is None else test_share
+    default_shares = SHARES.get(split, (0.0, 0.0))
+    validation_share = default_shares[0] if validation_share is None else validation_share
+    test_share = default_shares[1] if test_share is None else test_share
     parts = split_graphs(dataset, split, validation_share, test_share, seed)
     if kind != "classes":
         check_learnable(dataset, kind, parts.train)
@@ -322,20 +323,16 @@ def finetune(
         on_notice(notice)
     fabric = make_fabric(device, precision)
     if from_scratch:
-        if "encoder" in trained.info.own:
-            raise UserError(
-                "fine-tuning: a custom encoder cannot start from scratch, because its initial weights are not stored."
-            )
-        seen = dataset.subset(np.union1d(parts.train, parts.validation)) if len(parts.test) else dataset
-        trained = make_untrained(trained.recipe, seen, trained.info.features, device=device)
+        trained = _untrained(trained, dataset, parts, device)
     encoder = copy.deepcopy(trained.encoder)
     learned_per_task: dict[str, list[float]] = {}
-    members: dict[str, Forests | KernelRidge] = {}
+    members: dict[str, Member] = {}
     is_fast = False
     if ensemble:
-        learn = np.concatenate(parts[:2])
-        statistics = targets.training_statistics(torch.from_numpy(learn), balanced=True)
-        members = _train_members(trained, dataset.subset(learn), kind, seed, jobs, on_member)
+        train = np.concatenate([parts.train, parts.validation])
+        statistics = targets.training_statistics(torch.from_numpy(train), balanced=True)
+        members = train_members(trained, dataset.subset(train), kind, seed, jobs, on_member)
+        # The run of an ensemble has the encoder as it was, and an output layer that is not used.
         fit, classifier = Fit((), 0), Classifier(encoder, targets.num_outputs).to(fabric.device)
         nn.init.zeros_(classifier.linear.weight)
     else:
@@ -381,55 +378,31 @@ def finetune(
         () if kind == "classes" else dataset.target_names,
         members=members,
     )
+    return replace(finetuned, scores=_score(finetuned, dataset, parts, seed, jobs))
+
+
+def _untrained(trained: TrainedEncoder, dataset: Dataset, parts: Split, device: str) -> TrainedEncoder:
+    """The encoder of ``trained`` before training; its statistics are computed without the test graphs."""
+    if "encoder" in trained.info.own:
+        raise UserError(
+            "fine-tuning: a custom encoder cannot start from scratch, because its initial weights are not stored."
+        )
+    graphs = dataset.subset(np.union1d(parts.train, parts.validation)) if len(parts.test) else dataset
+    return make_untrained(trained.recipe, graphs, trained.info.features, device=device)
+
+
+def _score(finetuned: FinetunedModel, dataset: Dataset, parts: Split, seed: int, jobs: int) -> dict[str, Any]:
+    """Scores on the validation and test graphs; an ensemble has no validation graphs."""
+    if finetuned.members:
+        return {"test": _score_members(finetuned, dataset.subset(parts.test), jobs)} if len(parts.test) else {}
     scores: dict[str, Any] = {}
-    if ensemble:
-        if len(parts.test):
-            scores["test"] = _score_members(finetuned, dataset.subset(parts.test), jobs)
-        return replace(finetuned, scores=scores)
-    for name in ("validation", "test"):
-        if len(getattr(parts, name)):
-            part = dataset.subset(getattr(parts, name))
+    for name, graphs in (("validation", parts.validation), ("test", parts.test)):
+        if len(graphs):
+            part = dataset.subset(graphs)
             scores[name] = finetuned.score(finetuned.predict_logits(part), part)
     if scores.get("test") and dataset.smiles and 0 < len(finetuned.tasks) <= MOST_FOREST_TASKS and featuriser_version():
-        scores["test"]["forest"] = _score_forest(dataset, kind, parts, seed)
-    return replace(finetuned, scores=scores)
-
-
-def _train_members(
-    trained: TrainedEncoder, dataset: Dataset, kind: str, seed: int, jobs: int, on_member: Callable[[str], None]
-) -> dict[str, Forests | KernelRidge]:
-    columns, labels = _member_columns(trained, dataset, jobs), _label_columns(dataset)
-    how = "numbers" if kind == "numbers" else "binary"
-    members: dict[str, Forests | KernelRidge] = {}
-    for name in MEMBERS:
-        used = _of_member(name, columns)
-        if isinstance(used, dict):
-            members[name] = KernelRidge.fit(used, labels, how, seed)
-        else:
-            members[name] = Forests.fit(used, labels, how, seed, jobs=jobs)
-        on_member(name)
-    return members
-
-
-def _member_columns(trained: TrainedEncoder, dataset: Dataset, jobs: int) -> Columns:
-    """Columns of all members of an ensemble by name; RDKit parses every molecule once for those without the encoder."""
-    if not dataset.smiles:
-        raise UserError(f"{dataset.name}: an ensemble needs molecules with SMILES. Give a table of SMILES.")
-    columns = molecule_columns(dataset.smiles, ("ecfp", "descriptors"), jobs=jobs)
-    return {**columns, "encoder": trained.embed(dataset).numpy()}
-
-
-def _of_member(name: str, columns: Columns) -> Any:
-    """The columns of a forest, or those of kernel ridge regression by name."""
-    return {each: columns[each] for each in MEMBERS[name]} if name == "encoder" else columns[name]
-
-
-def _label_columns(dataset: Dataset) -> NDArray[np.float32]:
-    """``(G, T)`` labels of tasks, or the number of the class, 0 or 1, as one column."""
-    if dataset.classes is not None:
-        return dataset.classes[:, None].astype(np.float32)
-    assert dataset.targets is not None
-    return dataset.targets
+        scores["test"]["forest"] = _score_forest(dataset, finetuned.kind, parts, seed)
+    return scores
 
 
 def _score_members(finetuned: FinetunedModel, part: Dataset, jobs: int) -> dict[str, Any]:
@@ -450,8 +423,8 @@ def _score_members(finetuned: FinetunedModel, part: Dataset, jobs: int) -> dict[
 def _score_forest(dataset: Dataset, kind: str, parts: Split, seed: int) -> dict[str, Any]:
     """Score a random forest on ECFP on the same test molecules; it also learns from the validation molecules."""
     assert dataset.targets is not None
-    columns, learn = molecule_columns(dataset.smiles, ["ecfp"])["ecfp"], np.concatenate(parts[:2])
-    forests = Forests.fit(columns[learn], dataset.targets[learn], kind, seed)
+    columns, train = molecule_columns(dataset.smiles, ["ecfp"])["ecfp"], np.concatenate([parts.train, parts.validation])
+    forests = Forests.fit(columns[train], dataset.targets[train], kind, seed)
     predicted = forests.predict(columns[parts.test]).astype(np.float32)
     return task_figures(kind, predicted, dataset.targets[parts.test], dataset.target_names)
 
@@ -477,8 +450,8 @@ def _select_labelled(dataset: Dataset, kind: str | None, tasks: Sequence[str]) -
 def _labels_per_task(dataset: Dataset, kind: str) -> dict[str, list[int]]:
     if dataset.classes is not None or dataset.targets is None:
         return {}
-    counted = [dataset.targets == 0, dataset.targets == 1] if kind == "binary" else [~np.isnan(dataset.targets)]
-    counts = np.stack([each.sum(axis=0) for each in counted], axis=1).tolist()
+    masks = [dataset.targets == 0, dataset.targets == 1] if kind == "binary" else [~np.isnan(dataset.targets)]
+    counts = np.stack([mask.sum(axis=0) for mask in masks], axis=1).tolist()
     return dict(zip(dataset.target_names, counts, strict=True))
 
 
@@ -496,19 +469,18 @@ def _with_classifier_weights(
     classifier: Classifier,
     dataset: Dataset,
     fingerprint: str,
-    members: Mapping[str, Forests | KernelRidge],
+    members: Mapping[str, Member],
 ) -> TrainedEncoder:
     """Replace encoder and weights of ``trained`` by those of ``classifier`` and ``members``, learned from ``dataset``.
 
-    Whether molecules are to be standardised is what it was in the fine-tuning.
+    If the molecules of ``dataset`` were standardised, those to predict must be, too.
     """
     classifier.eval()
     weights = {
         name if name.startswith("encoder.") else f"classifier.{name}": value
         for name, value in classifier.state_dict().items()
     }
-    for member, model in members.items():
-        weights |= {f"{_MEMBER_PREFIX}{member}.{name}": value for name, value in model.to_tensors().items()}
+    weights |= members_to_weights(members)
     featuriser = trained.info.featuriser.removesuffix(STANDARDISED)
     featuriser += STANDARDISED if is_standardised(dataset.featuriser) else ""
     info = replace(trained.info, finetuned_on=(*trained.info.finetuned_on, fingerprint), featuriser=featuriser)
@@ -529,7 +501,7 @@ def load_finetuned(folder: Path, *, device: str = "auto", encoder: nn.Module | N
             if "validation_accuracy" in epoch:  # older folders
                 epoch["validation_score"] = epoch.pop("validation_accuracy")
         fit = make_record(Fit, fields["fit"], f"{path}: fit")
-        is_ensemble = any(name.startswith(_MEMBER_PREFIX) for name in trained.weights)
+        is_ensemble = any(map(is_member_weight, trained.weights))
         if not (fit == Fit((), 0) if is_ensemble else 1 <= fit.chosen <= len(fit.epochs)):
             raise ValueError(f"fit: chosen epoch {fit.chosen} of {len(fit.epochs)}")
         info = make_record(FinetuneInfo, fields["info"], f"{path}: info", allow_unknown=True)
@@ -537,28 +509,13 @@ def load_finetuned(folder: Path, *, device: str = "auto", encoder: nn.Module | N
     with temporary_seed(0, "classifier"):
         classifier = Classifier(trained.encoder, len(classes or tasks))
     weights = {
-        name.removeprefix("classifier."): value
-        for name, value in trained.weights.items()
-        if not name.startswith(_MEMBER_PREFIX)
+        name.removeprefix("classifier."): value for name, value in trained.weights.items() if not is_member_weight(name)
     }
     set_weights(classifier, weights, folder)
     classifier.to(next(trained.encoder.parameters(), torch.zeros(0)).device).eval()
     with user_error_on_failure(f"{folder}: is damaged"):
-        members = _load_members(trained.weights, kind, len(tasks) or 1) if is_ensemble else {}
+        members = load_members(trained.weights, kind, len(tasks) or 1) if is_ensemble else {}
     return FinetunedModel(trained, classifier, classes, settings, fit, info, kind, tasks, scores, members)
-
-
-def _load_members(weights: Mapping[str, Tensor], kind: str, num_tasks: int) -> dict[str, Forests | KernelRidge]:
-    tensors: dict[str, dict[str, Tensor]] = {name: {} for name in MEMBERS}
-    for name, value in weights.items():
-        if name.startswith(_MEMBER_PREFIX):
-            member, _, part = name.removeprefix(_MEMBER_PREFIX).partition(".")
-            tensors[member][part] = value
-    how = "numbers" if kind == "numbers" else "binary"
-    return {
-        name: (KernelRidge if name == "encoder" else Forests).from_tensors(each, how, num_tasks)
-        for name, each in tensors.items()
-    }
 
 
 def read_label_kind(folder: Path) -> str:

@@ -177,7 +177,7 @@ class RunInfo:
 
     @property
     def standardised(self) -> bool:
-        """Whether the molecules that the encoder learned from were standardised, so that others should be."""
+        """Whether the molecules that the encoder learned from were standardised: those to embed should be, too."""
         return is_standardised(self.featuriser)
 
 
@@ -199,10 +199,10 @@ class Run:
         *,
         metrics: Iterable[EpochMetrics] = (),
         weights: Mapping[str, Tensor] | None = None,
-        beside: Mapping[str, Any] | None = None,
+        json_files: Mapping[str, Any] | None = None,
         claimed: bool = False,
     ) -> Run:
-        """Write a run with a first checkpoint of ``state``, or with final ``weights`` and other files of JSON by name.
+        """Write a run with a first checkpoint of ``state``, or with final ``weights`` and other JSON files by name.
 
         The folder must be new or empty, unless the caller has ``claimed`` it (:func:`claim_folder`).
         """
@@ -214,7 +214,7 @@ class Run:
                 run.write_checkpoint(state)
             if weights is not None:
                 run._write_weights(weights)
-            for name, value in (beside or {}).items():
+            for name, value in (json_files or {}).items():
                 write_json(folder / name, value)
             run._write_info(info)  # last: a folder with run.json is a run
         return run
@@ -247,16 +247,18 @@ class Run:
         """Return the metrics of the first ``num_epochs`` epochs; None: of all epochs of a finished run."""
         path = self.folder / "metrics.jsonl"
         trained = self.recipe.training.epochs if self.info.pretrained else 0
-        wanted = trained if num_epochs is None else num_epochs
-        lines = (read_text(self.folder, path.name) or "").splitlines()[:wanted]
+        num_lines = trained if num_epochs is None else num_epochs
+        lines = (read_text(self.folder, path.name) or "").splitlines()[:num_lines]
         metrics = []
         for number, line in enumerate(lines, 1):
             place = f"{path} line {number}"
             with user_error_on_failure(f"{place}: is damaged"):
                 is_partial = self.info.partial and number == trained
                 metrics.append(parse_epoch(line, len(self.info.pool), self.info.num_graphs, place, is_partial))
-        if len(metrics) != wanted or any(each.epoch != number for number, each in enumerate(metrics, 1)):
-            raise UserError(f"{path}: is damaged: expected one line for each of {wanted} epochs, got {len(metrics)}.")
+        if len(metrics) != num_lines or any(each.epoch != number for number, each in enumerate(metrics, 1)):
+            raise UserError(
+                f"{path}: is damaged: expected one line for each of {num_lines} epochs, got {len(metrics)}."
+            )
         return metrics
 
     def append(self, metrics: EpochMetrics) -> None:
@@ -295,7 +297,7 @@ class Run:
         for path in self.checkpoints():
             try:
                 tensors = read_tensors(path, checked=True)
-                kept = self.metrics(int(tensors["position"][0]))  # later lines may be incomplete
+                metrics_so_far = self.metrics(int(tensors["position"][0]))  # later lines may be incomplete
             except (LookupError, ValueError, RuntimeError) as error:
                 damaged[path] = str(error) if isinstance(error, UserError) else f"{path}: is damaged ({error})."
                 continue
@@ -303,7 +305,7 @@ class Run:
                 warnings.warn(f"{fault} Continuing from the older {path.name}.", JoaoNotice, stacklevel=2)
             for useless in (*damaged, *self.folder.glob(".*.safetensors.*"), *self.folder.glob(".metrics.jsonl.*")):
                 useless.unlink(missing_ok=True)
-            write_file(self.folder / "metrics.jsonl", "".join(format_epoch(metrics) for metrics in kept))
+            write_file(self.folder / "metrics.jsonl", "".join(format_epoch(metrics) for metrics in metrics_so_far))
             return tensors
         none = f"{self.folder}: has no checkpoint. Remove the folder and start again."
         raise UserError(next(iter(damaged.values()), none))
@@ -400,7 +402,7 @@ def lock_run(folder: Path) -> Iterator[None]:
 
 
 def _is_incomplete(folder: Path) -> bool:
-    """Whether a process that was to create a run here was killed, or is still at it."""
+    """Whether a process has begun to create a run here: it is still running, or was killed."""
     return not (folder / "run.json").exists() and temporary_path(folder / "run.json").exists()
 
 

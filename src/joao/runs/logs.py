@@ -90,13 +90,13 @@ def scalars(epoch: EpochMetrics, pool: Sequence[str]) -> dict[str, float]:
     >>> scalars(epoch, ["node_drop", "identity"])["probability/node_drop-identity"]
     0.25
     """
-    found = {"loss": epoch.loss, "graphs_per_second": epoch.graphs_per_second}
+    values = {"loss": epoch.loss, "graphs_per_second": epoch.graphs_per_second}
     names = [re.sub(r"[^\w.]+", "_", name).strip("_") for name in pool]  # TensorBoard allows few other characters
     for kind, table in {"probability": epoch.probabilities, "pair_loss": epoch.pair_losses}.items():
         if table is not None and len(pool) > 1:
             for first, row in zip(names, table, strict=True):
-                found |= {f"{kind}/{first}-{second}": value for second, value in zip(names, row, strict=True)}
-    return found
+                values |= {f"{kind}/{first}-{second}": value for second, value in zip(names, row, strict=True)}
+    return values
 
 
 def _open(name: str, folder: Path | None, epoch: EpochMetrics, pool: Sequence[str]) -> Logger:
@@ -159,12 +159,12 @@ class TrainingView:
     def time_left(self) -> str:
         """Estimate the time left: inside an epoch from all steps, after it from the median of the last five epochs."""
         if self.batch is not None:
-            left = self.batch.seconds_left
+            seconds_left = self.batch.seconds_left
         elif self.last is not None:
-            left = sorted(self._seconds)[len(self._seconds) // 2] * (self.epochs - self.last.epoch)
+            seconds_left = sorted(self._seconds)[len(self._seconds) // 2] * (self.epochs - self.last.epoch)
         else:
             return "-:--:--"
-        return format_seconds(left - (time.monotonic() - self._updated_at))
+        return format_seconds(seconds_left - (time.monotonic() - self._updated_at))
 
     def top_pairs(self, count: int) -> list[tuple[str, float]]:
         """The most probable pairs, summed over strengths; empty if the policy does not learn."""

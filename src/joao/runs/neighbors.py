@@ -139,14 +139,14 @@ def neighbors(
     blocks = _Blocks(library, Columns(smiles, identifiers, ()), root, standardise, on_rows)
     sources = [blocks]
     if query is None:
-        queries, places, rows = _collect(blocks, space)
+        queries, row_numbers, rows = _collect(blocks, space)
         if len(queries) < 2:
             raise UserError("neighbors: the library has one graph only, which has no neighbours. Give a query.")
         exact = len(rows) <= MOST_EXACT_ROWS
         starts = range(0, len(rows), BLOCK_ROWS)
-        parts = ((places[start : start + BLOCK_ROWS], rows[start : start + BLOCK_ROWS]) for start in starts)
-        found = _search(rows, parts, k + 1, space) if exact else _search_index(rows, places, k + 1, space)
-        found = _without_self(places, *found)
+        parts = ((row_numbers[start : start + BLOCK_ROWS], rows[start : start + BLOCK_ROWS]) for start in starts)
+        found = _search(rows, parts, k + 1, space) if exact else _search_index(rows, row_numbers, k + 1, space)
+        found = _without_self(row_numbers, *found)
         about = {each.row: each for each in queries}
     else:
         header = csv_header(query, root) if isinstance(query, str) else []
@@ -162,8 +162,8 @@ def neighbors(
                 yield np.array([each.row for each in named], dtype=np.int64), space.rows(dataset)
 
         def forget(best: NDArray[np.int64]) -> None:
-            kept = {*best.ravel().tolist()}
-            for row in about.keys() - kept:
+            rows_in_results = {*best.ravel().tolist()}
+            for row in about.keys() - rows_in_results:
                 del about[row]
 
         found = _search(rows, parts_of_library(), k, space, forget)
@@ -228,11 +228,11 @@ def _names(dataset: Dataset, first_row: int) -> list[Named]:
 
 def _collect(blocks: Iterable[tuple[int, Dataset]], space: _Space) -> tuple[list[Named], NDArray[np.int64], Rows]:
     """All graphs with their rows of the source ``(G,)`` and in space ``(G, d)``."""
-    named, found = list[Named](), []
+    named, rows = list[Named](), []
     for first_row, dataset in blocks:
         named += _names(dataset, first_row)
-        found.append(space.rows(dataset))
-    return named, np.array([each.row for each in named], dtype=np.int64), np.concatenate(found)
+        rows.append(space.rows(dataset))
+    return named, np.array([each.row for each in named], dtype=np.int64), np.concatenate(rows)
 
 
 class _Space:
@@ -260,19 +260,19 @@ class _Space:
 
             # Of vectors of length 1, |a - b|² = 2 - 2 cos(a, b), and Euclidean distance is the fast case of this class.
             search = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(rows)
-            distances, found = search.kneighbors(queries)
-            return found, (1 - distances**2 / 2).clip(-1, 1).astype(np.float32)
+            distances, numbers = search.kneighbors(queries)
+            return numbers, (1 - distances**2 / 2).clip(-1, 1).astype(np.float32)
         bits = _unpack(rows)
         parts = []
         for first in range(0, len(queries), _QUERIES_AT_ONCE):
-            asked = _unpack(queries[first : first + _QUERIES_AT_ONCE])
-            common = asked @ bits.T
-            either = asked.sum(axis=1, keepdims=True) + bits.sum(axis=1) - common
-            values = np.divide(common, either, out=np.zeros_like(common), where=either > 0)
+            part = _unpack(queries[first : first + _QUERIES_AT_ONCE])
+            common = part @ bits.T
+            union = part.sum(axis=1, keepdims=True) + bits.sum(axis=1) - common
+            values = np.divide(common, union, out=np.zeros_like(common), where=union > 0)
             best = np.argpartition(-values, k - 1, axis=1)[:, :k]
             parts.append((best, np.take_along_axis(values, best, axis=1)))
-        found, similarities = (np.concatenate(each) for each in zip(*parts, strict=True))
-        return found, similarities
+        numbers, similarities = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return numbers, similarities
 
 
 def _unpack(rows: Rows) -> NDArray[np.float32]:
@@ -288,9 +288,9 @@ def _search(
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Rows and similarities ``(Q, k)`` of the most similar of all ``parts``; of equals, the first rows."""
     best, similarities = np.zeros((len(queries), 0), np.int64), np.zeros((len(queries), 0), np.float32)
-    for places, rows in parts:
-        found, values = space.nearest(queries, rows, min(k, len(rows)))
-        best = np.concatenate([best, places[found]], axis=1)
+    for row_numbers, rows in parts:
+        numbers, values = space.nearest(queries, rows, min(k, len(rows)))
+        best = np.concatenate([best, row_numbers[numbers]], axis=1)
         similarities = np.concatenate([similarities, values], axis=1)
         order = np.lexsort((best, -similarities), axis=1)[:, :k]
         best, similarities = np.take_along_axis(best, order, axis=1), np.take_along_axis(similarities, order, axis=1)
@@ -299,17 +299,17 @@ def _search(
 
 
 def _without_self(
-    places: NDArray[np.int64], best: NDArray[np.int64], similarities: NDArray[np.float32]
+    row_numbers: NDArray[np.int64], best: NDArray[np.int64], similarities: NDArray[np.float32]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Remove each query from its own neighbours; where it is not among them, the last one."""
-    is_self = best == places[:, None]
+    is_self = best == row_numbers[:, None]
     is_self[~is_self.any(axis=1), -1] = True
     shape = len(best), best.shape[1] - 1
     return best[~is_self].reshape(shape), similarities[~is_self].reshape(shape)
 
 
 def _search_index(
-    rows: Rows, places: NDArray[np.int64], k: int, space: _Space
+    rows: Rows, row_numbers: NDArray[np.int64], k: int, space: _Space
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Search all rows among themselves with an approximate index."""
     try:
@@ -322,5 +322,5 @@ def _search_index(
     kind = {"ndim": rows.shape[1], "metric": "cos"}
     index = Index(**kind) if space.trained is not None else Index(ndim=8 * rows.shape[1], metric="tanimoto", dtype="b1")
     index.add(np.arange(len(rows)), rows)
-    found = index.search(rows, k)
-    return places[np.asarray(found.keys, dtype=np.int64)], 1 - np.asarray(found.distances, dtype=np.float32)
+    matches = index.search(rows, k)
+    return row_numbers[np.asarray(matches.keys, dtype=np.int64)], 1 - np.asarray(matches.distances, dtype=np.float32)

@@ -27,6 +27,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from joao.core.engines import check_engine, map_on, ray_cluster
 from joao.core.errors import UserError, short_repr, user_error_on_failure
 from joao.core.files import (
     already_exists,
@@ -39,7 +40,7 @@ from joao.core.files import (
     write_file,
     write_json,
 )  # fmt: skip
-from joao.core.processes import check_engine, in_order, map_on, ray_cluster
+from joao.core.processes import in_order
 from joao.core.provenance import versions
 from joao.core.tables import format_csv
 from joao.data import Dataset, read
@@ -159,7 +160,7 @@ def embed(
         model: a run, a file of ``joao export``, or the name of a bundled model.
         out: folder for Parquet parts. An interrupted call goes on where it stopped.
         engine: ``local`` or ``ray``.
-        workers: number of processes, see :func:`joao.core.processes.map_on`.
+        workers: number of processes, see :func:`joao.core.engines.map_on`.
         device: ``auto`` (a GPU if there is one), ``cpu`` or ``cuda``.
         smiles, identifiers: columns of a table (detected if not given).
         standardise: see :func:`joao.read`; None: as the molecules that the model learned from.
@@ -182,10 +183,10 @@ def embed(
     blocks = _blocks(sources, part_rows)
     with _device_of(engine, device) as kind:
         compute = _RowsOf(trained, sources[0].columns, sources[0].options, kind)
-        found = list(in_order(map_on(engine, compute, blocks, workers, on_gpu=kind != "cpu")))
-    if not found:
+        rows = list(in_order(map_on(engine, compute, blocks, workers, on_gpu=kind != "cpu")))
+    if not rows:
         raise UserError(f"{source}: the source has no rows.")
-    return np.concatenate(found)
+    return np.concatenate(rows)
 
 
 def open_sources(
@@ -195,14 +196,14 @@ def open_sources(
 
     Of several tables, some may have a header only, as programs write them that divide rows among files.
     """
-    if isinstance(source, list | tuple) and source and all(_is_file(each) for each in source):
-        found: list[Any] = [*source]
+    if isinstance(source, list | tuple) and source and all(map(_is_file, source)):
+        paths: list[Any] = [*source]
     elif isinstance(source, str | os.PathLike):
-        found = _tables_in(Path(source)) or [source]
+        paths = _tables_in(Path(source)) or [source]
     else:
-        found = [read(source, standardise=standardise)]
+        paths = [read(source, standardise=standardise)]
     options = ReadOptions(standardise=standardise)
-    return [BlockSource(each, root, columns, options, may_be_empty=len(found) > 1) for each in found]
+    return [BlockSource(each, root, columns, options, may_be_empty=len(paths) > 1) for each in paths]
 
 
 def _is_file(source: Any) -> bool:
@@ -260,9 +261,10 @@ def write_parts(
             expected = _begin(folder, origin)
             done = _read_done(folder, stamp)
             computed, rows = 0, sum(part.rows for part in done.values())
+            # Nothing is computed, and no process started, for a complete folder in which all parts are still there.
             if expected is None or list(expected) != [done.get(number) for number in range(len(expected))]:
-                made = sources[0].columns, sources[0].options
-                compute = _PartWriter(model, *made, kind, folder.absolute(), stamp)
+                how_to_read = sources[0].columns, sources[0].options
+                compute = _PartWriter(model, *how_to_read, kind, folder.absolute(), stamp)
                 missing = _blocks(sources, part_rows, done)
                 for _, (number, part) in map_on(engine, compute, missing, workers, on_gpu=kind != "cpu"):
                     done[number], computed, rows = part, computed + 1, rows + part.rows
@@ -288,7 +290,7 @@ def _device_of(engine: str, device: str) -> Iterator[str]:
 
 def _origin(sources: Sequence[BlockSource], model: Model, device: str, part_rows: int) -> dict[str, Any]:
     """Everything that the bytes of the parts depend on."""
-    found = versions()
+    installed = versions()
     return {
         "what": "embed" if isinstance(model, TrainedEncoder) else "predict",
         "input": [[source.path.name, hashlib.sha256(source.stamp.encode()).hexdigest()] for source in sources],
@@ -296,7 +298,7 @@ def _origin(sources: Sequence[BlockSource], model: Model, device: str, part_rows
         **({"standardise": True} if sources[0].options.standardise else {}),
         "part_rows": part_rows,
         "device": device.partition(":")[0],
-        "versions": {name: found[name] for name in ("joao", "torch", "rdkit") if name in found}
+        "versions": {name: installed[name] for name in ("joao", "torch", "rdkit") if name in installed}
         | {"pyarrow": import_parquet().__version__},
     }
 
@@ -352,13 +354,14 @@ def _read_done(folder: Path, stamp: str) -> dict[int, Part]:
 
 
 def _about(path: Path) -> dict[str, Any]:
-    """What a part says about itself."""
+    """The metadata of a part: what it was made from, and its rows, failures and notices."""
     with open_parquet(path) as file:
         about: dict[str, Any] = parse_json(file.metadata.metadata[b"joao"])
     return about
 
 
 def _entry(file: str, about: Mapping[str, Any]) -> Part:
+    """The entry of a part in the manifest, from the metadata of the part."""
     counts = {key: about[key] for key in ("first_row", "rows", "unknown_labels")}
     return Part(file, failures=len(about["failures"]), **counts)
 
@@ -428,9 +431,9 @@ def _outputs(model: Model, dataset: Dataset) -> dict[str, NDArray[Any]]:
     if isinstance(model, TrainedEncoder):
         empty = np.zeros((0, model.encoder.embedding_size), dtype=np.float32)
         return {"embedding": model.embed(dataset).numpy() if len(dataset) else empty}
-    none = torch.zeros(0, len(model.classes or model.tasks))
-    nothing = Prediction(none, none if model.members else None, none)
-    return prediction_columns(model, model.predict_with_std(dataset) if len(dataset) else nothing)
+    no_rows = torch.zeros(0, len(model.classes or model.tasks))
+    no_predictions = Prediction(no_rows, no_rows if model.members else None, no_rows)
+    return prediction_columns(model, model.predict_with_std(dataset) if len(dataset) else no_predictions)
 
 
 def prediction_columns(model: FinetunedModel, predicted: Prediction) -> dict[str, NDArray[Any]]:
@@ -438,11 +441,11 @@ def prediction_columns(model: FinetunedModel, predicted: Prediction) -> dict[str
 
     A task with the name of another column, such as ``row``, becomes ``predicted_row``.
     """
-    taken = {"graph", "row", "id", *(f"std_{name}" for name in model.tasks if predicted.std is not None)}
+    reserved = {"graph", "row", "id", *(f"std_{name}" for name in model.tasks if predicted.std is not None)}
     columns: dict[str, NDArray[Any]] = {}
     for name, values in zip(model.class_names or model.tasks, predicted.values.numpy().T, strict=True):
         column = name if model.kind == "numbers" else f"p_{name}"
-        while column in taken or column in columns:
+        while column in reserved or column in columns:
             column = f"predicted_{column}"
         columns[column] = values
     if model.kind == "classes":
@@ -475,11 +478,11 @@ def _finish(folder: Path, origin: dict[str, Any], parts: list[Part], computed: i
         counts = add_counts(Standardised(*about["standardised"]) for about in abouts if "standardised" in about)
         notices = {f"{folder}: {counts}.": None, **notices} if counts is not None else notices
     rows, failures = first_row, sum(part.failures for part in parts)
-    made = {"rows": rows, "failures": failures, "parts": [asdict(part) for part in parts]}
-    write_json(folder / MANIFEST, {"format": FORMAT, "complete": True, "made from": origin, **made})
-    for left in folder.glob(".*"):  # partial files of killed processes
+    result = {"rows": rows, "failures": failures, "parts": [asdict(part) for part in parts]}
+    write_json(folder / MANIFEST, {"format": FORMAT, "complete": True, "made from": origin, **result})
+    for partial_file in folder.glob(".*"):  # partial files of killed processes
         with suppress(OSError):
-            left.unlink()
+            partial_file.unlink()
     return Parts(folder, tuple(parts), computed, tuple(notices)[:_MOST_NOTICES])
 
 

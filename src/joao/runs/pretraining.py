@@ -49,9 +49,9 @@ class Checkpointer:
     An interruption loses only what came after the last checkpoint. If a training fails before its first checkpoint,
     its folder is removed.
 
-    Without a ``run`` it writes nothing, and ``interrupted`` tells whether training stopped early. ``every``,
-    ``minutes``, ``on_batch`` and ``should_stop`` are ``checkpoint_every``, ``checkpoint_minutes``, ``on_batch`` and
-    ``should_stop`` of :func:`pretrain`.
+    Without a ``run`` it writes nothing, and ``interrupted`` is whether training stopped early. ``every`` and
+    ``minutes`` are ``checkpoint_every`` and ``checkpoint_minutes`` of :func:`pretrain`, which also describes
+    ``on_batch`` and ``should_stop``.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Checkpointer:
         """Train the remaining epochs and yield the metrics of each."""
         training = self.training
         try:
-            self._stop_if_asked()
+            self._stop_if_requested()
             for epoch in training.run(self._after_step):
                 if self.run is not None:
                     self.run.append(epoch)
@@ -81,7 +81,7 @@ class Checkpointer:
                     if not is_last and (training.epoch % self.every == 0 or self._is_due()):
                         self._save()
                 yield epoch
-                self._stop_if_asked()
+                self._stop_if_requested()
             training.check()
         except Interrupted:
             if self.run is not None or not training.step:
@@ -113,7 +113,7 @@ class Checkpointer:
             return
         if self._is_due():
             self._save()
-        self._stop_if_asked()
+        self._stop_if_requested()
 
     def _batch_metrics(self) -> BatchMetrics:
         training, progress, now = self.training, self.training.progress, time.monotonic()
@@ -122,11 +122,11 @@ class Checkpointer:
         per_second = (training.step - self.reported_step) / (now - self.reported_at)
         # The mean since the start includes the updates of the policy, which the last second may not.
         seconds_per_step = (now - self.started_at) / (training.step - self.first_step)
-        left = (training.schedule.epochs - training.epoch) * batches - progress.steps
+        steps_left = (training.schedule.epochs - training.epoch) * batches - progress.steps
         self.reported_step, self.reported_at = training.step, now
         loss = training.steps.loss_sum.item() * training.num_losses / min(progress.steps * size, len(training.store))
         return BatchMetrics(
-            training.epoch + 1, progress.steps, batches, loss, per_second * size, seconds_per_step * left
+            training.epoch + 1, progress.steps, batches, loss, per_second * size, seconds_per_step * steps_left
         )
 
     def _is_due(self) -> bool:
@@ -139,7 +139,7 @@ class Checkpointer:
             self.run.write_checkpoint(state)
         self.saved_step, self.saved_at = self.training.step, time.monotonic()
 
-    def _stop_if_asked(self) -> None:
+    def _stop_if_requested(self) -> None:
         if not self.should_stop() or self.training.epoch == self.training.schedule.epochs:
             return
         if self.run is not None and self.saved_step < self.training.step:
@@ -245,18 +245,13 @@ def pretrain(
         compiled = bool(run.info.compiled)
         schedule = replace(schedule, negatives=run.info.negatives or "global")
         _check_same(run, recipe, dataset, custom, fast, precision)
-    default = (1, 1) if run is None else (run.info.devices, run.info.num_nodes)
-    layout = find_process_layout(devices, num_nodes, default)
-    if run is not None and run.info.negatives == "local" and layout.world_size != default[0] * default[1]:
-        raise UserError(
-            f"{run.folder}: was started in {default[0] * default[1]} processes with local negatives, and "
-            f"{layout.world_size} were requested. Resume with --devices {default[0]} --num-nodes {default[1]}."
-        )
+    layout = _find_layout(run, devices, num_nodes)
     if recipe.targets and layout.world_size > 1:
         raise UserError("targets: are trained in a single process. Leave out devices and num_nodes, or --targets.")
-    if not layout.is_worker:
-        objective, on = build_objective(recipe, custom), pick_device(device)
-        choose_negatives(objective, schedule, len(dataset), on, layout.world_size, fast)
+    if not layout.is_worker:  # several processes are to be started by this one
+        # Raises errors before any process is started.
+        objective = build_objective(recipe, custom)
+        choose_negatives(objective, schedule, len(dataset), pick_device(device), layout.world_size, fast)
         options: dict[str, Any] = {"folder": folder, "resume": resume, "custom": custom, "device": device}
         options |= {"precision": precision, "fast": fast, "devices": layout.devices, "num_nodes": layout.num_nodes}
         options |= {"checkpoint_every": checkpoint_every, "checkpoint_minutes": checkpoint_minutes}
@@ -320,6 +315,18 @@ def pretrain(
     return TrainedEncoder(recipe, info, method.encoder, weights, metrics)
 
 
+def _find_layout(run: Run | None, devices: int | None, num_nodes: int | None) -> ProcessLayout:
+    """The processes of a training; a resumed ``run`` has as many as before, unless others are requested."""
+    before = (1, 1) if run is None else (run.info.devices, run.info.num_nodes)
+    layout = find_process_layout(devices, num_nodes, before)
+    if run is not None and run.info.negatives == "local" and layout.world_size != before[0] * before[1]:
+        raise UserError(
+            f"{run.folder}: was started in {before[0] * before[1]} processes with local negatives, and "
+            f"{layout.world_size} were requested. Resume with --devices {before[0]} --num-nodes {before[1]}."
+        )
+    return layout
+
+
 def unused_edges_notice(encoder: Encoder, name: str, store: Store) -> str:
     """Say that ``encoder`` ignores the edge attributes of the data set ``name``; empty if it does not."""
     if encoder.uses_edge_attr or not store.num_edge_features:
@@ -341,8 +348,8 @@ def _make_store(dataset: Dataset | Shards, features: Features) -> Store:
 
 def _check_same_data(dataset: Dataset | Shards, fabric: Fabric) -> None:
     group = ProcessGroup(fabric.global_rank, fabric.world_size)
-    found = group.all_gather({"fingerprint": _to_tensor(dataset.fingerprint)})
-    if len({bytes(each["fingerprint"].tolist()) for each in found}) > 1:
+    fingerprints = group.all_gather({"fingerprint": _to_tensor(dataset.fingerprint)})
+    if len({bytes(each["fingerprint"].tolist()) for each in fingerprints}) > 1:
         raise UserError(f"{dataset.name}: the processes have read different graphs. Use the same data on all machines.")
 
 

@@ -26,7 +26,7 @@ from joao.evaluation.statistics import chance_level
 from joao.runs.trained import TrainedEncoder, make_untrained
 from joao.training.device import pick_device
 
-# What every run is scored beside, in the order of tables: baselines by name, and the run's encoder without training.
+# What every run is compared with, in the order of tables: baselines by name, and the run's encoder without training.
 REFERENCES = ("histogram", "ldp", "wl", "untrained_initial", "untrained")
 TWINS_TOGETHER = "graphs that cannot be told apart are in the same fold"
 
@@ -104,12 +104,12 @@ def evaluate(
     initial = make_untrained(recipe, dataset, features, calibrated=False, device=device)
     untrained = make_untrained(recipe, dataset, features, device=device)
     encoders = {"untrained_initial": initial, "untrained": untrained, "run": trained}
-    everything = dataset.without_labels()
+    unlabelled = dataset.without_labels()
     vectors: dict[str, Any] = {}
     for name in (*REFERENCES, "run"):
         on_rows(name)
         if name in BASELINES:
-            vectors[name] = BASELINES[name]().fit(everything).transform(graphs)
+            vectors[name] = BASELINES[name]().fit(unlabelled).transform(graphs)
         else:
             vectors[name] = encoders[name].embed(graphs).numpy()
     same_graphs = dataset.has_fingerprint(trained.info.fingerprint)
@@ -126,7 +126,7 @@ def evaluate(
         "data": describe_data(dataset) | ({"fingerprint": trained.info.fingerprint} if same_graphs else {}),
         "chance": chance_level(classes),
     }
-    rest = {"features": features.rule, "recipe": recipe.table(), **provenance(device)}
+    end_of_record = {"features": features.rule, "recipe": recipe.table(), **provenance(device)}
     parts: dict[str, list[PartitionScores]] = {name: [] for name in vectors}
     for partition in partitions:
         scores = {}
@@ -135,7 +135,7 @@ def evaluate(
             def report(_: int, accuracy: float, name: str = name, partition: int = partition) -> None:
                 on_fold(name, partition, accuracy)
 
-            found = evaluate_embeddings(
+            part_scores = evaluate_embeddings(
                 embeddings,
                 classes,
                 class_names=dataset.class_names,
@@ -149,14 +149,14 @@ def evaluate(
                 scorer=scorer,
                 on_fold=report,
             )
-            parts[name] += found.partitions
-            scores[name] = replace(found, partitions=tuple(parts[name]))
+            parts[name] += part_scores.partitions
+            scores[name] = replace(part_scores, partitions=tuple(parts[name]))
         record = {
             **record,
             **{name: each.to_json() for name, each in scores.items()},
             **{f"gain over {name}": asdict(scores["run"].gain_over(scores[name])) for name in REFERENCES},
             "seconds": time.perf_counter() - started,
-            **rest,
+            **end_of_record,
         }
         on_partition(record)
     return record

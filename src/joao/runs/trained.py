@@ -116,7 +116,7 @@ class TrainedEncoder:
 
     def save(self, folder: Path, beside: Mapping[str, Any] | None = None, *, claimed: bool = False) -> Run:
         """Write a run folder, and further JSON files ``beside`` by name; see :meth:`joao.runs.folder.Run.create`."""
-        files: dict[str, Any] = {"metrics": self.metrics, "weights": self.weights, "beside": beside}
+        files: dict[str, Any] = {"metrics": self.metrics, "weights": self.weights, "json_files": beside}
         return Run.create(folder, self.recipe, replace(self.info, finished=True), **files, claimed=claimed)
 
 
@@ -206,12 +206,14 @@ def set_weights(module: nn.Module, weights: Mapping[str, Tensor], folder: Path) 
 def _check_size(run: Run, weights: Mapping[str, Tensor]) -> None:
     """Reject a recipe whose encoder is larger than the stored weights before allocating it: files are untrusted."""
     try:
-        wanted = count_weights(run.recipe, _example_store(run.info))
+        expected = count_weights(run.recipe, _example_store(run.info))
     except UserError as error:
         raise UserError(f"{run.folder}: recipe and run.json do not describe an encoder ({error})") from error
-    found = sum(each.numel() for each in weights.values())
-    if wanted > found:
-        raise UserError(f"{run.folder}: the weights do not match the recipe (expected {wanted} numbers, got {found}).")
+    actual = sum(each.numel() for each in weights.values())
+    if expected > actual:
+        raise UserError(
+            f"{run.folder}: the weights do not match the recipe (expected {expected} numbers, got {actual})."
+        )
 
 
 def _example_store(info: RunInfo) -> GraphStore:

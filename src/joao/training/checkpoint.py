@@ -91,8 +91,8 @@ def _check(training: Pretraining, tensors: Mapping[str, Tensor]) -> None:
     """Check shapes and types, because Adam, for one, would read and write tensors of any shape."""
     for name, own in _expected_tensors(training).items():
         if name in tensors and (tensors[name].shape, tensors[name].dtype) != (own.shape, own.dtype):
-            found = f"{list(tensors[name].shape)} of {tensors[name].dtype}"
-            raise ValueError(f"'{name}' is {found}, not {list(own.shape)} of {own.dtype}")
+            actual = f"{list(tensors[name].shape)} of {tensors[name].dtype}"
+            raise ValueError(f"'{name}' is {actual}, not {list(own.shape)} of {own.dtype}")
     if not ((tensors["policy"] >= 0).all() and torch.isclose(tensors["policy"].sum(), torch.ones(()).double())):
         raise ValueError("'policy' is not a probability distribution")
     if "epoch/steps" in tensors and tensors["epoch/steps"] < 0:

@@ -62,8 +62,8 @@ def pick_device(name: str) -> torch.device:
     if kind == "cuda" and not torch.cuda.is_available():
         raise UserError(f"device: {name} is not available, because torch finds no GPU. Use --device cpu.")
     if number and int(number) >= torch.cuda.device_count():
-        found = quantity(torch.cuda.device_count(), "GPUs")
-        raise UserError(f"device: {name} is not available: torch finds {found}, numbered from 0.")
+        count = quantity(torch.cuda.device_count(), "GPUs")
+        raise UserError(f"device: {name} is not available: torch finds {count}, numbered from 0.")
     if kind == "cuda":
         return torch.device(str(name))
     return torch.device("cuda" if kind == "auto" and torch.cuda.is_available() else "cpu")
@@ -147,7 +147,7 @@ def make_fabric(device: str, precision: str, layout: ProcessLayout | None = None
     level = lightning._logger.level
     lightning._logger.setLevel("WARNING")  # otherwise every process prints a greeting
     try:
-        # Otherwise Lightning connects as torchrun, SLURM or MASTER_ADDR tell.
+        # Otherwise Lightning connects as the variables of torchrun or SLURM, or MASTER_ADDR, specify.
         if RENDEZVOUS in os.environ and not distributed.is_initialized():
             _connect_locally(Path(os.environ[RENDEZVOUS]), "nccl" if kind == "cuda" else "gloo", layout)
         fabric.launch()

@@ -102,7 +102,7 @@ class Finetuning:
         store: the graphs, on any device; they are moved to the device of ``fabric``.
         targets: labels of the graphs; those of graphs outside of training and validation are ignored.
         encoder: start of every fit; changed in place.
-        how: see :class:`Finetune`.
+        settings: see :class:`Finetune`.
         fabric: Lightning's device and precision.
         pool: augmentations; every training batch is augmented with one of them, drawn uniformly; empty: none.
         fast: whether to train on padded batches; None: on a GPU, if possible.
@@ -114,7 +114,7 @@ class Finetuning:
         store: GraphStore,
         targets: Targets,
         encoder: Encoder,
-        how: Finetune,
+        settings: Finetune,
         fabric: Fabric | None = None,
         pool: Sequence[Augmentation] = (),
         fast: bool | None = None,
@@ -123,27 +123,27 @@ class Finetuning:
         self.fabric = fabric or make_fabric("cpu", "32-true")
         self.device = self.fabric.device
         self.store, self.targets = store.to(self.device), targets.to(self.device)
-        self.how, self.pool = how, list(pool) or [Identity()]
-        if how.choose_by == "accuracy" and not isinstance(targets, ClassTargets):
+        self.settings, self.pool = settings, list(pool) or [Identity()]
+        if settings.choose_by == "accuracy" and not isinstance(targets, ClassTargets):
             raise UserError("fine-tuning: choose_by = 'accuracy' needs classes. Use 'score' or 'loss'.")
         on_gpu = self.device.type == "cuda"
         self.is_fast = False
         if fast or (fast is None and on_gpu):
-            frozen = "a frozen encoder is not trained" if how.frozen else ""
+            frozen = "a frozen encoder is not trained" if settings.frozen else ""
             obstacle = frozen or find_padding_obstacle(encoder, self.pool, self.fabric)
             self.is_fast = choose_fast_path("fine-tuning", fast, obstacle)
         with temporary_seed(seed, "classifier"):
             self.classifier = Classifier(encoder, targets.num_outputs).to(self.device)
-        trained = self.classifier.linear if how.frozen else self.classifier
+        trained = self.classifier.linear if settings.frozen else self.classifier
         self.optimiser = torch.optim.Adam(
-            trained.parameters(), lr=how.learning_rate, fused=True, capturable=on_gpu and self.is_fast
+            trained.parameters(), lr=settings.learning_rate, fused=True, capturable=on_gpu and self.is_fast
         )
         self.model, self.wrapped_optimiser = self.fabric.setup(self.classifier, self.optimiser)
         self.scaler = getattr(self.fabric.strategy.precision, "scaler", None)
         self.scaler_start = None if self.scaler is None else copy.deepcopy(self.scaler.state_dict())
         self.start = self.last = self.state()
         none = torch.zeros(0, dtype=torch.long, device=self.device)
-        self.statistics = self.targets.training_statistics(none, how.balanced).unsqueeze(0)
+        self.statistics = self.targets.training_statistics(none, settings.balanced).unsqueeze(0)
         self.loss_sum = torch.zeros((), device=self.device)
         self.views_generator = torch_generator(seed, "fine-tuning views", self.device)
         self.padded_steps = PaddedFinetuningSteps(self) if self.is_fast else None
@@ -173,26 +173,26 @@ class Finetuning:
         self.reset(train, seed, start)
         generators = [torch_generator(seed, f"fine-tuning {purpose}") for purpose in ("batches", "augmentations")]
         validation_batches = self._batches(validation)
-        frozen = self._embeddings(train) if self.how.frozen else None
-        kept, chosen, improved, best = self.state(), 0, 0, -math.inf
+        frozen = self._embeddings(train) if self.settings.frozen else None
+        chosen_state, chosen, improved, best = self.state(), 0, 0, -math.inf
         epochs: list[FitEpoch] = []
-        while len(epochs) < self.how.epochs:
+        while len(epochs) < self.settings.epochs:
             with temporary_seed(seed, f"fine-tuning epoch {len(epochs)}", self.device), matmul_precision(self.fabric):
                 loss = self._train_epoch(train, frozen, *generators)
                 epochs.append(self._validate(loss, validation_batches, validation))
             on_epoch(epochs[-1])
-            score = epochs[-1].score(self.how.choose_by)
+            score = epochs[-1].score(self.settings.choose_by)
             if score > best:
                 best, improved = score, len(epochs)
             if score == best:
                 chosen = len(epochs)
-                torch._foreach_copy_(kept, list(self.classifier.state_dict().values()))
-            if validation_batches and self.how.patience and len(epochs) - improved >= self.how.patience:
+                torch._foreach_copy_(chosen_state, list(self.classifier.state_dict().values()))
+            if validation_batches and self.settings.patience and len(epochs) - improved >= self.settings.patience:
                 break
             if should_stop():
                 break
         self.last = self.state()
-        self.set_state(kept)
+        self.set_state(chosen_state)
         return Fit(tuple(epochs), chosen)
 
     def restore_last_epoch(self) -> None:
@@ -228,11 +228,11 @@ class Finetuning:
             for value in state.values():
                 value.zero_()
         self.views_generator.manual_seed(torch_generator(seed, "fine-tuning views").initial_seed())
-        self.statistics.copy_(self.targets.training_statistics(train.to(self.device), self.how.balanced))
-        if self.how.standardise:
-            if not self.how.frozen:  # after a short pre-training the running statistics have not converged
+        self.statistics.copy_(self.targets.training_statistics(train.to(self.device), self.settings.balanced))
+        if self.settings.standardise:
+            if not self.settings.frozen:  # after a short pre-training the running statistics have not converged
                 draws = torch_generator(seed, "fine-tuning calibration")
-                calibrate(self.classifier.encoder, self.store, self.how.batch_size, draws, train.cpu())
+                calibrate(self.classifier.encoder, self.store, self.settings.batch_size, draws, train.cpu())
             embeddings = self._embeddings(train)
             deviation = embeddings.std(0, correction=0)
             rounding = 1e-5 * embeddings.abs().amax(0)  # rounding may make the deviation of equal numbers 1e-8, not 0
@@ -244,7 +244,7 @@ class Finetuning:
     ) -> float:
         self.classifier.train()
         self.loss_sum.zero_()
-        drawn = split_into_batches(torch.randperm(train.numel(), generator=batches), self.how.batch_size)
+        drawn = split_into_batches(torch.randperm(train.numel(), generator=batches), self.settings.batch_size)
         if frozen is not None:
             for indices in drawn:
                 logits = self.classifier.classify(frozen[indices.to(self.device)])
@@ -281,7 +281,7 @@ class Finetuning:
         if batches:
             outcome = self._logits(batches).unsqueeze(0), graphs.to(self.device).unsqueeze(0), self.statistics
             epoch = FitEpoch.of(loss, self.targets.losses(*outcome).item(), self.targets.scores(*outcome).item())
-        epoch.check(self.how.learning_rate)
+        epoch.check(self.settings.learning_rate)
         return epoch
 
     def _batches(self, graphs: Tensor) -> list[GraphBatch]:

@@ -59,17 +59,17 @@ class BatchSampler:
 
     def draw(self, generator: torch.Generator) -> Iterator[list[Tensor]]:
         """Yield lists of batches (indices of graphs) that make up one epoch; each list is drawn when it is needed."""
-        rest = torch.zeros(0, dtype=torch.long)
-        seen = 0
+        held_back = torch.zeros(0, dtype=torch.long)
+        num_drawn = 0
         for indices in self._windows(generator):
-            seen += indices.numel()
-            waiting = torch.cat([rest, indices]) if rest.numel() else indices
-            if seen == self.num_graphs:
+            num_drawn += indices.numel()
+            waiting = torch.cat([held_back, indices]) if held_back.numel() else indices
+            if num_drawn == self.num_graphs:
                 yield split_into_batches(waiting, self.batch_size, self.least)
                 return
             # Hold back some graphs, so that a small last batch can be merged into another batch.
             count = (waiting.numel() - self.least) // self.batch_size * self.batch_size
-            rest = waiting[count:].clone()
+            held_back = waiting[count:].clone()
             if count:
                 yield list(torch.split(waiting[:count], self.batch_size))
 
@@ -177,12 +177,12 @@ def embed(encoder: Encoder, store: Store, budget: int | None = None, *, pooled: 
     and edges in a batch, bounds memory and does not change the result, except for rounding. By default, the encoder
     chooses it on a CPU, and the batches fill a GPU. ``pooled``: as in training, without the encoder's readout.
     """
-    one_batch = encoder if pooled and isinstance(encoder, LayeredEncoder) else encoder.embed
+    encode = encoder if pooled and isinstance(encoder, LayeredEncoder) else encoder.embed
     budget = budget or (encoder.cpu_budget if store.device.type == "cpu" else 400_000)
     was_training = encoder.training
     encoder.eval()
-    everything = torch.arange(len(store), device=store.device)
-    parts = [one_batch(store.batch(graphs)).cpu() for graphs in batches_by_size(store, everything, budget)]
+    all_graphs = torch.arange(len(store), device=store.device)
+    parts = [encode(store.batch(graphs)).cpu() for graphs in batches_by_size(store, all_graphs, budget)]
     encoder.train(was_training)
     return torch.cat(parts).float()
 

@@ -104,7 +104,8 @@ class Pretraining:
             (:mod:`joao.training.fast.steps`) on a GPU, or on a CPU without the core; None: if possible, but never on
             padded batches on a CPU.
         compiled: False never uses the compiled core, and True requires it: to resume a run as it was started.
-        targets: predicted beside or instead of the contrastive loss, in one process and not in the compiled core.
+        targets: predicted in addition to the contrastive loss or instead of it; only in one process, and not in the
+            compiled core.
 
     Attributes:
         is_fast: whether it trains in the compiled core or on padded batches.
@@ -283,7 +284,7 @@ class Pretraining:
         return metrics
 
     def interrupted_epoch(self) -> EpochMetrics | None:
-        """Return the metrics of an epoch that :meth:`run` was left in; None if it was left between two epochs."""
+        """Return the metrics of the epoch in which :meth:`run` was left; None if it was left between two epochs."""
         return self._metrics(self.progress) if self.progress is not None and self.progress.steps else None
 
     def _metrics(self, progress: EpochProgress) -> EpochMetrics:

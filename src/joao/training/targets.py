@@ -1,4 +1,4 @@
-r"""Predict what can be computed from a molecule, beside the contrastive loss or instead of it.
+r"""Predict what can be computed from a molecule, in addition to the contrastive loss or instead of it.
 
 The targets are functions of the SMILES: RDKit's 2D descriptors, and counts of ECFP neighbourhoods, as
 :func:`joao.baselines.forests.molecule_columns` computes them. With the weights :math:`w` of a recipe,
@@ -87,9 +87,9 @@ class MoleculeTargets:
         It neither synchronises with the host nor makes tensors of other shapes for other graphs, so that a GPU can
         replay it.
         """
-        made = dict[str, Tensor]()
+        values = dict[str, Tensor]()
         if "descriptors" in self.sizes:
-            made["descriptors"] = take_rows(self.descriptors, graphs)
+            values["descriptors"] = take_rows(self.descriptors, graphs)
         if "ecfp" in self.sizes:
             # As many slots for each graph as the longest list has; the unused ones go to one more column.
             slot = take_rows(self.first, graphs).unsqueeze(1) + torch.arange(self.most, device=graphs.device)
@@ -98,23 +98,23 @@ class MoleculeTargets:
             column, count = self.column[slot].long(), self.count[slot].float()
             dense = torch.zeros(len(graphs), NUM_BITS + 1, device=graphs.device)
             dense.scatter_(1, torch.where(is_used, column, NUM_BITS), count.log1p())
-            made["ecfp"] = (dense[:, :NUM_BITS] - self.shift) / self.scale
-        return made
+            values["ecfp"] = (dense[:, :NUM_BITS] - self.shift) / self.scale
+        return values
 
     def loss(self, predicted: Tensor, graphs: Tensor) -> Tensor:
         """The weighted sum ``()`` of the losses of the targets; ``predicted`` ``(B, all columns)``."""
         parts = torch.split(predicted.float(), [*self.sizes.values()], dim=1)
-        wanted = self.values(graphs)
+        values = self.values(graphs)
         losses = [
-            self.weights[name] * masked_error(part, wanted[name]) for name, part in zip(wanted, parts, strict=True)
+            self.weights[name] * masked_error(part, values[name]) for name, part in zip(values, parts, strict=True)
         ]
         return torch.stack(losses).sum()
 
 
-def masked_error(predicted: Tensor, wanted: Tensor) -> Tensor:
-    """Mean squared error over the entries of ``wanted`` that are not NaN; 0 if there are none."""
-    known = ~wanted.isnan()
-    return torch.where(known, predicted - wanted.nan_to_num(), 0).square().sum() / known.sum().clamp(min=1)
+def masked_error(predicted: Tensor, target: Tensor) -> Tensor:
+    """Mean squared error over the entries of ``target`` that are not NaN; 0 if there are none."""
+    known = ~target.isnan()
+    return torch.where(known, predicted - target.nan_to_num(), 0).square().sum() / known.sum().clamp(min=1)
 
 
 class TargetModel(nn.Module):
@@ -192,13 +192,13 @@ def _read_or_compute(dataset: Dataset, on_notice: Callable[[str], None]) -> dict
     if len(smiles) >= _MIN_CACHED:
         minutes = 0.007 * len(smiles) / jobs / 60
         on_notice(f"Computing descriptors of {quantity(len(smiles), 'molecules')}: about {minutes:.0f} minutes.")
-    found = molecule_columns(smiles, ["ecfp", "descriptors"], jobs=jobs, missing=np.nan)
-    row, column = np.nonzero(found["ecfp"])
+    columns = molecule_columns(smiles, ["ecfp", "descriptors"], jobs=jobs, missing=np.nan)
+    row, column = np.nonzero(columns["ecfp"])
     arrays: dict[str, NDArray[Any]] = {
-        "descriptors": found["descriptors"],
+        "descriptors": columns["descriptors"],
         "first": np.searchsorted(row, np.arange(len(smiles) + 1)).astype(np.int64),
         "column": column.astype(np.int16),
-        "count": found["ecfp"][row, column].astype(np.uint8),
+        "count": columns["ecfp"][row, column].astype(np.uint8),
     }
     if file is not None:
         write_arrays(file, arrays)
@@ -226,8 +226,8 @@ def write_arrays(file: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 def _read(file: Path, num_molecules: int) -> dict[str, NDArray[Any]] | None:
     """Read the arrays of a cached file; None if there is none or it is damaged."""
     with suppress(OSError, ValueError, KeyError, EOFError, BadZipFile):
-        with np.load(io.BytesIO(read_regular(file)), allow_pickle=False) as found:
-            arrays = {name: found[name] for name in ("descriptors", "first", "column", "count")}
+        with np.load(io.BytesIO(read_regular(file)), allow_pickle=False) as file_arrays:
+            arrays = {name: file_arrays[name] for name in ("descriptors", "first", "column", "count")}
         sizes = len(arrays["descriptors"]), len(arrays["first"]) - 1, len(arrays["column"]), len(arrays["count"])
         if sizes == (num_molecules, num_molecules, arrays["first"][-1], arrays["first"][-1]):
             return arrays

@@ -196,7 +196,7 @@ def test_fits_can_start_from_different_weights(make, fast):
     by_hand = []
     for number, (seed, encoder) in enumerate([(2, None), (2, None), (9, None), (9, other)]):
         fresh = make(fast=False, encoder=None if encoder is None else lambda _: other)
-        alone = Finetuning(fresh.store, fresh.targets, fresh.classifier.encoder, fresh.how, fast=False, seed=seed)
+        alone = Finetuning(fresh.store, fresh.targets, fresh.classifier.encoder, fresh.settings, fast=False, seed=seed)
         by_hand.append(alone.fit(PARTS[0].train, PARTS[0].validation, PARTS[0].seed).epochs[0].loss)
         assert losses[number] == pytest.approx(by_hand[number], rel=1e-4)
     assert len({round(loss, 4) for loss in losses}) == 3

@@ -35,7 +35,7 @@ def test_last_and_averaged_weights_equal_those_of_separate_fits(monkeypatch):
     (found,) = predict(make_finetuning(6), train, test, [seed])
     finetuning, states = make_finetuning(6), {}
     for epochs in range(1, 7):
-        finetuning.how = replace(finetuning.how, epochs=epochs)
+        finetuning.settings = replace(finetuning.settings, epochs=epochs)
         finetuning.fit(train, train[:0], seed, start=finetuning.initial_weights(seed))
         states[epochs] = finetuning.state()
         if epochs in (2, 4, 6):

@@ -32,7 +32,7 @@ class FileFormat:
         reader: reads a path into a data set.
         suffixes: suffixes of files, in lower case.
         folder_files: patterns of the files read from a folder; empty if the format has no folders.
-        detector: tells whether a path has this format. Needed for folders and where formats share a suffix.
+        detector: returns whether a path has this format. Needed for folders and where formats share a suffix.
         piece_reader: reads ``size`` rows at a time after the first ``skip``, for files larger than memory: graphs, or
             tables of molecules, which other processes can convert.
         has_columns: whether the columns of SMILES, identifiers and tasks can be named.

@@ -43,15 +43,15 @@ def read_edge_list(path: Path) -> Dataset:
         if len(cells) != len(columns):
             raise UserError(f"{path}:{line}: {len(cells)} cells, expected {len(columns)} as in the header.")
         _add(graphs, dict(zip(columns, (cell.strip() for cell in cells), strict=True)), extra, f"{path}:{line}")
-    found = list(graphs.values())
-    sizes = np.array([len(graph.nodes) for graph in found], dtype=np.int64)
-    attributes = [np.array(graph.attributes).reshape(-1, len(extra)) for graph in found] if extra else []
+    values = list(graphs.values())
+    sizes = np.array([len(graph.nodes) for graph in values], dtype=np.int64)
+    attributes = [np.array(graph.attributes).reshape(-1, len(extra)) for graph in values] if extra else []
     return make_dataset(
         base_name(path),
         sizes,
-        to_global_edges((graph.edges for graph in found), sizes),
+        to_global_edges((graph.edges for graph in values), sizes),
         edge_attr=np.concatenate([np.zeros((0, len(extra))), *attributes]) if extra else None,
-        graph_labels=_labels(found) if "label" in columns else None,
+        graph_labels=_labels(values) if "label" in columns else None,
         graph_names=list(graphs),
         report_directed=False,
     )
@@ -61,8 +61,8 @@ def _header(path: Path, cells: list[str]) -> list[str]:
     columns = [" ".join(cell.split()) for cell in cells]
     missing = [name for name in NEEDED if name not in columns]
     if missing:
-        found = ", ".join(columns)[:200] or "an empty file"
-        raise UserError(f"{path}:1: no column '{missing[0]}'. Needed: {', '.join(NEEDED)}; found: {found}.")
+        listed = ", ".join(columns)[:200] or "an empty file"
+        raise UserError(f"{path}:1: no column '{missing[0]}'. Needed: {', '.join(NEEDED)}; found: {listed}.")
     count = Counter(columns)  # there may be a million
     repeated = next((name for name in columns if count[name] > 1), None)
     if repeated is not None:

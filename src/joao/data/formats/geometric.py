@@ -142,11 +142,11 @@ def _array(table: Tensor | None) -> Array | None:
 
 
 def _labels(graphs: Sequence[Any], name: str, notices: list[str]) -> list[int | str | None] | None:
-    given = [graph.y for graph in graphs]
-    if all(y is None for y in given):
+    labels = [graph.y for graph in graphs]
+    if all(y is None for y in labels):
         return None
-    plain = [None if y is None else parse_label(_scalar(y)) for y in given]
-    odd = [index for index, y in enumerate(given) if y is not None and plain[index] is None]
+    plain = [None if y is None else parse_label(_scalar(y)) for y in labels]
+    odd = [index for index, y in enumerate(labels) if y is not None and plain[index] is None]
     if odd:
         notices.append(f"{name}: y of {name}[{odd[0]}] is not a single integer; labels are ignored.")
         return None

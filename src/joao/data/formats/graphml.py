@@ -74,11 +74,11 @@ def is_graphml(folder: Path) -> bool:
 def read_graphml(path: Path, options: ReadOptions | None = None) -> Dataset:
     """Read a GraphML file, or all GraphML files of a folder."""
     files = sorted(path.glob("*.graphml")) if path.is_dir() else [path]
-    found = [(graph, str(file)) for file in files for graph in _graphml(file)]
-    if not found:
+    graphs = [(graph, str(file)) for file in files for graph in _graphml(file)]
+    if not graphs:
         raise UserError(f"{path}: contains no graphs.")
-    dataset = from_networkx([graph for graph, _ in found], path.stem, [place for _, place in found], options)
-    names = tuple(Path(place).stem for _, place in found)
+    dataset = from_networkx([graph for graph, _ in graphs], path.stem, [file for _, file in graphs], options)
+    names = tuple(Path(file).stem for _, file in graphs)
     return replace(dataset, graph_names=names) if len(set(names)) == len(names) else dataset
 
 
@@ -167,8 +167,8 @@ def _offer(rows: list[_Row], label: str | None) -> str:
     best = min(values, key=lambda key: len(values[key]), default="")
     if not best or len(values[best]) == len(rows):
         return ""
-    found = f"Use {short_repr(best)} ({quantity(len(values[best]), 'values')}) as node label"
-    return f" {found}: joao.read(..., node_label={short_repr(best)}), or joao pack with --node-label."
+    use = f"Use {short_repr(best)} ({quantity(len(values[best]), 'values')}) as node label"
+    return f" {use}: joao.read(..., node_label={short_repr(best)}), or joao pack with --node-label."
 
 
 def _column(rows: list[_Row], key: str, what: str) -> NDArray[np.float64]:

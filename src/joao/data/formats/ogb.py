@@ -130,8 +130,8 @@ class OgbFiles:
 
     def check_labels(self, labels: Sized, num_graphs: int) -> None:
         if len(labels) != num_graphs:
-            found = f"more than {num_graphs}" if len(labels) > num_graphs else len(labels)
-            raise UserError(f"{self.place(LABELS)} has {found} lines for {num_graphs} graphs.")
+            count = f"more than {num_graphs}" if len(labels) > num_graphs else len(labels)
+            raise UserError(f"{self.place(LABELS)} has {count} lines for {num_graphs} graphs.")
 
 
 class Rows:
@@ -144,15 +144,15 @@ class Rows:
         self.taken = 0
 
     def take(self, number: int) -> NDArray[Any]:
-        parts, found = [self.rest[:number]], min(number, len(self.rest))
-        self.rest = self.rest[found:]
-        while found < number:
+        parts, count = [self.rest[:number]], min(number, len(self.rest))
+        self.rest = self.rest[count:]
+        while count < number:
             chunk = next(self.chunks, None)
             if chunk is None:
-                raise UserError(f"{self.place} has {self.taken + found} lines, too few for the graphs.")
-            parts.append(chunk[: number - found])
-            self.rest = chunk[number - found :]
-            found += len(parts[-1])
+                raise UserError(f"{self.place} has {self.taken + count} lines, too few for the graphs.")
+            parts.append(chunk[: number - count])
+            self.rest = chunk[number - count :]
+            count += len(parts[-1])
         self.taken += number
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
@@ -191,10 +191,10 @@ def open_ogb(path: Path) -> Iterator[OgbFiles]:
         yield OgbFiles(path, _name_from_stem(path.name), by_name)
         return
     with open_zip(path) as members:
-        found = [name for name in members if _is_node_counts(name) and "__MACOSX" not in name]
-        if len(found) != 1:
-            raise UserError(f"{path}: expected one file {_NODE_COUNTS}{_SUFFIX}, found {len(found)}.")
-        root = found[0].removesuffix(f"{_NODE_COUNTS}{_SUFFIX}")
+        markers = [name for name in members if _is_node_counts(name) and "__MACOSX" not in name]
+        if len(markers) != 1:
+            raise UserError(f"{path}: expected one file {_NODE_COUNTS}{_SUFFIX}, found {len(markers)}.")
+        root = markers[0].removesuffix(f"{_NODE_COUNTS}{_SUFFIX}")
         inner = {
             name.removeprefix(root).removesuffix(_SUFFIX): member
             for name, member in members.items()
@@ -220,18 +220,18 @@ def official_split(path: Path, num_graphs: int) -> OfficialSplit:
     with open_ogb(path) as files:
         names = {PurePosixPath(file).parts[1] for file in files.members if file.startswith("split/")} - {*_PARTS}
         if len(names) != 1:
-            found = join_names(sorted(names)) or "none"
-            raise UserError(f"{path}: expected one split (split/NAME/train.csv.gz and so on), found {found}.")
+            listed = join_names(sorted(names)) or "none"
+            raise UserError(f"{path}: expected one split (split/NAME/train.csv.gz and so on), found {listed}.")
         name = names.pop()
         parts = [files.numbers(f"split/{name}/{part}") for part in _PARTS]
     for part, graphs in zip(_PARTS, parts, strict=True):
         if not len(graphs):
             raise UserError(f"{path}: part '{part}' of the split is empty.")
-    everything = np.concatenate(parts)
-    if everything.min() < 0 or everything.max() >= num_graphs:
-        outside = everything[(everything < 0) | (everything >= num_graphs)][0]
+    all_graphs = np.concatenate(parts)
+    if all_graphs.min() < 0 or all_graphs.max() >= num_graphs:
+        outside = all_graphs[(all_graphs < 0) | (all_graphs >= num_graphs)][0]
         raise UserError(f"{path}: the split contains graph {outside}, expected 0 to {num_graphs - 1}.")
-    values, counts = np.unique(everything, return_counts=True)
+    values, counts = np.unique(all_graphs, return_counts=True)
     if counts.max() > 1:
         raise UserError(f"{path}: graph {values[np.argmax(counts)]} occurs more than once in the split.")
     return OfficialSplit(name, *parts)
@@ -319,6 +319,7 @@ def _parts(files: OgbFiles, form: _Form, num_nodes: Indices, num_edges: Indices)
         def rows(file: str, dtype: type[np.generic], columns: int) -> Rows:
             return stack.enter_context(files.rows(file, dtype, columns))
 
+        # One reader per file: edges, the columns of nodes (several files for syntax trees) and edge attributes, if any.
         edge = rows("raw/edge", np.int64, 2)
         is_syntax, is_molecule = form.kind == "syntax_trees", form.kind == "ogb_molecules"
         node = [rows("raw/node-feat", np.int64, 2 if is_syntax else form.node_columns)] if form.node_columns else []

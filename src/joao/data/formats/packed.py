@@ -163,17 +163,17 @@ def _header(stream: IO[bytes]) -> tuple[dict[str, str], dict[str, Any]]:
         raise UserError("contains no graphs: it was not written by 'joao pack'.")
     if int(metadata[_FORMAT_KEY]) > FORMAT:
         raise UserError(f"format {metadata[_FORMAT_KEY]} is newer than this version of joao. Update joao.")
-    place = 0
+    end = 0  # of the arrays so far, relative to the start of the first
     for entry in entries.values():
         size = prod(entry["shape"]) * np.dtype(TYPES[entry["dtype"]]).itemsize
-        if min(entry["shape"], default=0) < 0 or entry["data_offsets"] != [place, place + size]:
+        if min(entry["shape"], default=0) < 0 or entry["data_offsets"] != [end, end + size]:
             raise ValueError("arrays are not consecutive")
-        place += size
+        end += size
     if stream.seekable():  # not compressed
-        here = stream.tell()
-        if stream.seek(0, 2) != here + place:
-            raise ValueError(f"{stream.tell()} bytes instead of {here + place}")
-        stream.seek(here)
+        start = stream.tell()
+        if stream.seek(0, 2) != start + end:
+            raise ValueError(f"{stream.tell()} bytes instead of {start + end}")
+        stream.seek(start)
     return metadata, entries
 
 
@@ -214,9 +214,9 @@ def _digest(metadata: Mapping[str, str], entries: Mapping[str, Any]) -> Any:
 def _pack(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return the contents of ``about``, and the arrays."""
     values = {each.name: getattr(dataset, each.name) for each in fields(Dataset)}
-    given = {name: _fixed_width(value) for name, value in values.items() if isinstance(value, np.ndarray)}
+    columns = {name: _fixed_width(value) for name, value in values.items() if isinstance(value, np.ndarray)}
     arrays: dict[str, Array] = {}
-    for name, array in given.items():
+    for name, array in columns.items():
         if name in ("first_node", "first_edge"):
             arrays[name] = _narrow(np.diff(array))
         elif name == "target" and dataset.kind == "graphs":
@@ -231,10 +231,12 @@ def _pack(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Array]]:
     for name, column in zip(Failure._fields, zip(*dataset.failures, strict=True), strict=False):
         key = f"failures_{name}"
         arrays |= {key: _narrow(np.array(column))} if name in ("row", "line") else _text_arrays(key, column)
-    about = {name: value for name, value in values.items() if name not in (*given, *_TEXTS, "failures", "standardised")}
+    about = {
+        name: value for name, value in values.items() if name not in (*columns, *_TEXTS, "failures", "standardised")
+    }
     about["name"] = dataset.name.encode(errors="replace").decode()  # that of a file may have bytes that are not UTF-8
     counts = {"graphs": len(dataset), "nodes": dataset.num_nodes, "edges": dataset.num_edges}
-    types = {name: array.dtype.str for name, array in given.items()}
+    types = {name: array.dtype.str for name, array in columns.items()}
     return {**about, "counts": counts, "fingerprint": dataset.fingerprint, "types": types}, arrays
 
 
@@ -319,8 +321,8 @@ def _text_arrays(name: str, texts: tuple[str, ...]) -> dict[str, Array]:
 def _texts(data: NDArray[np.uint8], lengths: Array) -> tuple[str, ...]:
     if data.dtype != np.uint8:
         raise ValueError("texts are not bytes")
-    whole, places = data.tobytes(), sizes_to_offsets(lengths, len(data)).tolist()
-    if whole.isascii():  # one character per byte: decode all texts at once
-        text = whole.decode("ascii")
-        return tuple(text[first:last] for first, last in pairwise(places))
-    return tuple(whole[first:last].decode() for first, last in pairwise(places))
+    content, offsets = data.tobytes(), sizes_to_offsets(lengths, len(data)).tolist()
+    if content.isascii():  # one character per byte: decode all texts at once
+        text = content.decode("ascii")
+        return tuple(text[first:last] for first, last in pairwise(offsets))
+    return tuple(content[first:last].decode() for first, last in pairwise(offsets))

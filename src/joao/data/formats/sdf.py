@@ -40,8 +40,8 @@ def sdf_records(path: Path, with_values: bool = True) -> Iterator[Record]:
         if line.startswith(END):
             yield record
             record, name, in_structure = Record(number + 1, [], {}), None, True
-        elif found := _PROPERTY.match(line):
-            in_structure, name = False, " ".join(found[1].split())
+        elif match := _PROPERTY.match(line):
+            in_structure, name = False, " ".join(match[1].split())
             if name in record.properties:
                 raise UserError(f"{path}:{number}: property {name!r} occurs twice in the record.")
             record.properties[name] = ""
@@ -90,7 +90,7 @@ def _to_smiles(structure: list[str]) -> tuple[str, str]:
     if len(structure) > _MAX_STRUCTURE_LINES:
         return "", f"more than {_MAX_STRUCTURE_LINES} lines"
     block = "\n".join([*structure, ""])
-    counts = [int(count) for found in _COUNTS.findall(block) for count in found if count.strip().isdigit()]
+    counts = [int(count) for match in _COUNTS.findall(block) for count in match if count.strip().isdigit()]
     if max(counts, default=0) > MAX_CYCLIC_ATOMS:
         return "", f"{max(counts)} atoms; the limit is {MAX_CYCLIC_ATOMS}"
     with rdBase.BlockLogs():

@@ -79,10 +79,10 @@ def is_molecule_table(path: Path) -> bool:
         return not {*NEEDED} <= {*header}
     if {*NEEDED} & {*header}:
         return False  # the reader of edge lists reports what is missing
-    found = ", ".join(header)[:200] or "an empty file"
+    listed = ", ".join(header)[:200] or "an empty file"
     raise UserError(
         f"{path}:1: neither a table of molecules, with a column 'smiles' (another name can be given with --smiles, in "
-        f"Python smiles=), nor an edge list, with the columns {', '.join(NEEDED)}. Found: {found}."
+        f"Python smiles=), nor an edge list, with the columns {', '.join(NEEDED)}. Found: {listed}."
     )
 
 
@@ -265,8 +265,8 @@ def _parquet_rows(path: Path, columns: Columns) -> Iterator[Row]:
 
 
 def _roles(place: str, names: list[str], columns: Columns) -> _Roles:
-    count = Counter(names)  # there may be a million
-    repeated = next((name for name in names if name and count[name] > 1), None)
+    occurrences = Counter(names)  # there may be a million
+    repeated = next((name for name in names if name and occurrences[name] > 1), None)
     if repeated is not None:
         raise UserError(f"{place}: column {short_repr(repeated)} occurs twice.")
     smiles = _find_column(place, names, columns.smiles, SMILES_NAMES)
@@ -280,19 +280,21 @@ def _roles(place: str, names: list[str], columns: Columns) -> _Roles:
         raise UserError(f"{place}: column {short_repr(names[smiles])} cannot be both SMILES and identifiers.")
     rest = [number for number in range(len(names)) if number not in (smiles, identifiers)]
     if columns.tasks is None:
-        taken = {"", *SMILES_NAMES, *IDENTIFIER_NAMES}
-        may_be = [number for number in rest if _plain_name(names[number]) not in taken]
+        reserved = {"", *SMILES_NAMES, *IDENTIFIER_NAMES}
+        may_be_tasks = [number for number in rest if _plain_name(names[number]) not in reserved]
     else:
         numbers = {name: number for number, name in enumerate(names)}
-        may_be = [numbers.get(name) or _named_column(place, names, name) for name in columns.tasks]
-        if not {*may_be} <= {*rest} or len({*may_be}) < len(may_be):
+        may_be_tasks = [
+            numbers[name] if name in numbers else _named_column(place, names, name) for name in columns.tasks
+        ]
+        if not {*may_be_tasks} <= {*rest} or len({*may_be_tasks}) < len(may_be_tasks):
             raise UserError(f"{place}: tasks must be different columns, other than SMILES and identifiers.")
-    return _Roles(smiles, identifiers, dict.fromkeys(may_be), sorted({*rest} - {*may_be}))
+    return _Roles(smiles, identifiers, dict.fromkeys(may_be_tasks), sorted({*rest} - {*may_be_tasks}))
 
 
-def _find_column(place: str, names: list[str], given: str | None, known: Sequence[str]) -> int | None:
-    if given is not None:
-        return _named_column(place, names, given)
+def _find_column(place: str, names: list[str], named: str | None, known: Sequence[str]) -> int | None:
+    if named is not None:
+        return _named_column(place, names, named)
     plain = [_plain_name(name) for name in names]
     return next((plain.index(name) for name in known if name in plain), None)
 
@@ -407,8 +409,8 @@ class _Reader:
             self.labels.setdefault(number, [np.full(len(self.smiles), np.nan, dtype=np.float32)])
         tasks, ignored = self.tasks(), self.ignored()
         labels = np.empty((len(self.smiles), len(tasks)), dtype=np.float32)
-        for place, number in enumerate(tasks):
-            labels[:, place] = np.concatenate(self.labels.pop(number))
+        for position, number in enumerate(tasks):
+            labels[:, position] = np.concatenate(self.labels.pop(number))
         lines = np.concatenate(self.lines)
         with_lines = zip(self.identifiers, lines.tolist(), strict=True) if any(self.identifiers) else ()
         return MoleculeTable(

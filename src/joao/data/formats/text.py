@@ -100,10 +100,10 @@ def open_zip(path: Path) -> Iterator[dict[str, Member]]:
                 budget.expand(sum(each.file_size for each in members))
             except OSError as error:
                 raise UserError(f"{path}: {error}.") from error
-            found = {each.filename: Member(partial(_open_checked, archive.open, each), budget) for each in members}
-            if len(found) < len(members):
+            by_name = {each.filename: Member(partial(_open_checked, archive.open, each), budget) for each in members}
+            if len(by_name) < len(members):
                 raise UserError(f"{path}: contains several files of the same name. Get the original archive.")
-            yield found
+            yield by_name
     except READ_ERRORS as error:
         raise UserError(f"{path}: cannot be read ({error}). It may be incomplete: copy it again.") from error
 

@@ -64,12 +64,12 @@ def _open_files(path: Path) -> Iterator[dict[str, Member]]:
             yield folder_members(folder, (file for file in sorted(folder.iterdir()) if file.is_file()))
         else:
             with open_zip(path) as members:
-                places = {PurePosixPath(name): member for name, member in members.items() if "__MACOSX" not in name}
-                folders = {place.parent for place in places if place.name.endswith(_EDGES)}
+                files = {PurePosixPath(name): member for name, member in members.items() if "__MACOSX" not in name}
+                folders = {file.parent for file in files if file.name.endswith(_EDGES)}
                 if len(folders) > 1:
-                    found = join_names(sorted(map(str, folders)))
-                    raise UserError(f"{path}: several folders contain data sets: {found}. Give an archive of one.")
-                yield {place.name: member for place, member in places.items() if not folders or place.parent in folders}
+                    names = join_names(sorted(map(str, folders)))
+                    raise UserError(f"{path}: several folders contain data sets: {names}. Give an archive of one.")
+                yield {file.name: member for file, member in files.items() if not folders or file.parent in folders}
     except READ_ERRORS as error:
         raise UserError(f"{path}: cannot be read ({error}). It may be incomplete: copy it again.") from error
 
@@ -79,8 +79,8 @@ def _name(path: Path, files: list[str]) -> str:
     if len(names) > 1 and path.stem in names:
         return path.stem
     if len(names) != 1:
-        found = " ".join(join_names(names or files).split()) or "nothing"
-        raise UserError(f"{path}: expected one file NAME{_EDGES}, found {found}.")
+        listed = " ".join(join_names(names or files).split()) or "nothing"
+        raise UserError(f"{path}: expected one file NAME{_EDGES}, found {listed}.")
     return names[0]
 
 
@@ -108,8 +108,8 @@ class _Tables:
         if table is None:
             raise UserError(f"{self.path}: file {self.name}_{part}.txt is missing.")
         if table.shape[1] != 1:
-            found = f"has {table.shape[1]} columns, expected 1" if len(table) else "is empty"
-            raise UserError(f"{self.place(part)} {found}.")
+            problem = f"has {table.shape[1]} columns, expected 1" if len(table) else "is empty"
+            raise UserError(f"{self.place(part)} {problem}.")
         numbers: NDArray[np.int64] = table[:, 0]
         return numbers
 
@@ -182,8 +182,8 @@ def _edge_attr(tables: _Tables, num_edges: int) -> Array | None:
     for column in () if labels is None else labels.T:
         values = np.unique(column)
         if len(values) > _MAX_EDGE_LABELS:
-            found = f"{len(values)} different labels, expected at most {_MAX_EDGE_LABELS}"
-            raise UserError(f"{tables.place('edge_labels')} has {found}. Use edge attributes instead.")
+            count = f"{len(values)} different labels, expected at most {_MAX_EDGE_LABELS}"
+            raise UserError(f"{tables.place('edge_labels')} has {count}. Use edge attributes instead.")
         tables.files[f"{tables.name}{_EDGES}"].budget.take(8 * num_edges * len(values), f"{len(values)} edge labels")
         parts.append((column[:, None] == values).astype(np.float32))
     return np.concatenate(parts, axis=1) if parts else None

@@ -14,7 +14,7 @@ from joao.core.registry import check_value, make_record
 from joao.data.dataset import ColumnFacts, Dataset
 from joao.data.validation import KINDS
 
-# Counts that are added, and those of which the largest counts, when data sets are merged.
+# When data sets are merged, these are added, and of those the maximum is taken.
 _ADDED = ("graphs", "nodes", "edges", "failures")
 _LARGEST = ("most_nodes", "most_edges", "most_degree", "num_edge_features", "has_names", "has_smiles")
 

@@ -109,15 +109,15 @@ class Shards:
     def sizes(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Numbers of nodes and of directed edges of the graphs ``numbers``, ``(g,)`` each."""
         # Each earlier shard has one offset more than graphs.
-        place = numbers + self._shard_of(numbers)
-        nodes, edges = ((each[place + 1].astype(np.int64) - each[place]) for each in self._rows.offsets)
+        position = numbers + self._shard_of(numbers)
+        nodes, edges = ((each[position + 1].astype(np.int64) - each[position]) for each in self._rows.offsets)
         return nodes, edges
 
     def graphs(self, numbers: NDArray[np.int64]) -> Dataset:
         """Return the graphs ``numbers`` ``(g,)``, in that order, without labels and names."""
         shard = self._shard_of(numbers)
-        place, shards = numbers + shard, shard.tolist()
-        bounds = [(each[place].astype(np.int64), each[place + 1].astype(np.int64)) for each in self._rows.offsets]
+        position, shards = numbers + shard, shard.tolist()
+        bounds = [(each[position].astype(np.int64), each[position + 1].astype(np.int64)) for each in self._rows.offsets]
         nodes, edges = (last - first for first, last in bounds)  # offsets have 32 bits
         if len(numbers) and (nodes.min() < 1 or edges.min() < 0):
             raise damage_error(self.folder, "a graph has an invalid size")
@@ -150,8 +150,8 @@ class Shards:
         last = min(last, len(self))
         begin, end = self._shard_of(np.array([first, last - 1])).tolist()
         for shard in range(begin, end + 1):
-            own, behind = self._first_graph[shard : shard + 2].tolist()
-            self._rows.prefetch(shard, max(first, own) - own, min(last, behind) - own)
+            start, stop = self._first_graph[shard : shard + 2].tolist()
+            self._rows.prefetch(shard, max(first, start) - start, min(last, stop) - start)
 
     def pieces(self) -> Iterator[Dataset]:
         """Read and check one shard after the other, with labels and names; rows are counted inside each shard."""
@@ -163,10 +163,10 @@ class Shards:
 
     def whole(self) -> Dataset:
         """Read all graphs into memory, with labels and names, as if read from the source."""
-        whole = concatenate_datasets(list(self.pieces()), self.name)
-        whole = _with_classes_in_order(replace(whole, notices=self.notices))
-        vars(whole)["store_fingerprint"] = self.fingerprint
-        return whole
+        dataset = concatenate_datasets(list(self.pieces()), self.name)
+        dataset = _with_classes_in_order(replace(dataset, notices=self.notices))
+        vars(dataset)["store_fingerprint"] = self.fingerprint
+        return dataset
 
     def labels(self) -> Dataset:
         """Read graph names, classes, tasks and failures, without nodes and edges."""
@@ -203,11 +203,11 @@ class Shards:
 
 
 def _without_graphs(dataset: Dataset) -> Dataset:
-    nothing = np.zeros(len(dataset) + 1, dtype=np.int64)
+    empty_offsets = np.zeros(len(dataset) + 1, dtype=np.int64)
     return replace(
         dataset,
-        first_node=nothing,
-        first_edge=nothing,
+        first_node=empty_offsets,
+        first_edge=empty_offsets,
         source=dataset.source[:0],
         target=dataset.target[:0],
         node_labels=None,
@@ -289,17 +289,18 @@ class _MappedRows:
 
         Without this hint, every page fault reads megabytes of neighbouring pages.
         """
-        place, length = self._first_place[shard] + first, self._first_place[-1]
+        position, length = self._first_place[shard] + first, self._first_place[-1]
         size, count = self._offsets_size, 4 * (last - first + 1)
-        _will_need(self.folder / OFFSETS, [(size - 4 * (back - place), count) for back in (2 * length, length)])
-        nodes, edges = ((int(each[place]), int(each[place + last - first])) for each in self.offsets)
+        # The file ends with two arrays of ``length`` offsets of four bytes: of the nodes, then of the edges.
+        _will_need(self.folder / OFFSETS, [(size - 4 * (back - position), count) for back in (2 * length, length)])
+        nodes, edges = ((int(each[position]), int(each[position + last - first])) for each in self.offsets)
         entries, _, start = self._headers[shard]
         ranges = []
         for names, (begin, end) in ((_NODE_ROWS, nodes), (_EDGE_ROWS, edges)):
             for entry in (entries[name] for name in names if name in entries):
-                array, behind = entry["data_offsets"]
-                width = (behind - array) // max(1, entry["shape"][0])
-                ranges.append((start + array + begin * width, (end - begin) * width))
+                array_start, array_end = entry["data_offsets"]
+                width = (array_end - array_start) // max(1, entry["shape"][0])
+                ranges.append((start + array_start + begin * width, (end - begin) * width))
         _will_need(self.folder / self.index.shards[shard].file, ranges)
 
     def _mixed_rows(self, name: str, shards: list[int], first: list[int], last: list[int]) -> NDArray[Any]:
@@ -342,8 +343,8 @@ class _MappedRows:
                     raise ValueError(f"{name} has a wrong length")
             if not {"first_node", "first_edge", "source", "degrees"} <= entries.keys():
                 raise ValueError("an array is missing")
-            whole = ("U8", "U16", "U32")
-            if any(entries[name]["dtype"] not in whole and entries[name]["shape"][0] for name in _AS_STORED):
+            integers = ("U8", "U16", "U32")
+            if any(entries[name]["dtype"] not in integers and entries[name]["shape"][0] for name in _AS_STORED):
                 raise ValueError("node numbers are not integers")
         last = max(entry["data_offsets"][1] for entry in entries.values())
         return entries, types, size - last
@@ -360,10 +361,10 @@ class _MappedRows:
     def _map(self, number: int) -> None:
         info = self.index.shards[number]
         entries, _, start = self._headers[number]
-        whole = _mapping(self.folder / info.file, info.bytes)
+        content = _mapping(self.folder / info.file, info.bytes)
         for name in self._views.keys() & entries.keys():
             first, last = entries[name]["data_offsets"]
-            self._views[name][number] = whole[start + first : start + last]
+            self._views[name][number] = content[start + first : start + last]
         self._mapped.add(number)
 
     def _form_of(self, name: str, shard: int) -> _Form | None:
@@ -382,14 +383,14 @@ class _MappedRows:
         forms = [self._form_of(name, number) for number in range(len(self.index.shards))]
         sizes = [self._headers[number][0].get(name, {"shape": [0]})["shape"][0] for number in range(len(forms))]
         # Ignore the type of empty arrays, unless the array is empty in all shards.
-        found = list(dict.fromkeys(form for form, size in zip(forms, sizes, strict=True) if form is not None and size))
-        found = found or [form for form in forms if form is not None][:1]
-        is_missing = len(found) and name != "edge_attr" and None in forms
+        used = list(dict.fromkeys(form for form, size in zip(forms, sizes, strict=True) if form is not None and size))
+        used = used or [form for form in forms if form is not None][:1]
+        is_missing = len(used) and name != "edge_attr" and None in forms
         axes = {"degrees": 1, "source": 1}.get(name, 2)
-        wrong = [kind for _, shape, kind in found if len(shape) + 1 - (kind.kind == "U") != axes]
-        if is_missing or wrong or len({shape for _, shape, kind in found if kind.kind != "U"}) > 1:
+        wrong = [kind for _, shape, kind in used if len(shape) + 1 - (kind.kind == "U") != axes]
+        if is_missing or wrong or len({shape for _, shape, kind in used if kind.kind != "U"}) > 1:
             raise damage_error(self.folder, f"{name} differs between shards")
-        return found
+        return used
 
 
 def _will_need(path: Path, ranges: list[tuple[int, int]]) -> None:
@@ -397,8 +398,8 @@ def _will_need(path: Path, ranges: list[tuple[int, int]]) -> None:
     with suppress(OSError, OverflowError, AttributeError):  # AttributeError: not supported by the system
         handle = os.open(path, os.O_RDONLY)
         try:
-            for place, size in ranges:
-                os.posix_fadvise(handle, place, size, os.POSIX_FADV_WILLNEED)
+            for position, size in ranges:
+                os.posix_fadvise(handle, position, size, os.POSIX_FADV_WILLNEED)
         finally:
             os.close(handle)
 

@@ -55,9 +55,9 @@ class ShardStore(Store):
         return torch.from_numpy(nodes + edges)
 
     def batch(self, graphs: Tensor) -> GraphBatch:
-        wanted = graphs.cpu().numpy()
-        self._prefetch(wanted)
-        dataset = self.shards.graphs(wanted)
+        numbers = graphs.cpu().numpy()
+        self._prefetch(numbers)
+        dataset = self.shards.graphs(numbers)
         nodes, edges = np.diff(dataset.first_node), np.diff(dataset.first_edge)
         x = self.features.columns(dataset)
         batch = GraphBatch(
@@ -77,9 +77,9 @@ class ShardStore(Store):
 
     def graphs(self, graphs: Tensor) -> GraphStore:
         """Read the graphs numbered ``graphs`` ``(g,)``, in that order, into memory."""
-        wanted = graphs.numpy()
-        self._prefetch(wanted)
-        return make_store(self.shards.graphs(wanted), self.features)
+        numbers = graphs.numpy()
+        self._prefetch(numbers)
+        return make_store(self.shards.graphs(numbers), self.features)
 
     def _prefetch(self, graphs: NDArray[np.int64]) -> None:
         """Prefetch the blocks of ``graphs`` that were not prefetched recently: more of their graphs will follow."""

@@ -79,8 +79,8 @@ class BlockSource:
         """Read ``size`` rows at a time after the first ``rows``; molecules are not converted yet."""
         if self.whole is None:
             assert self.format is not None
-            given = {"columns": self.columns, "may_be_empty": self.may_be_empty}
-            options = given if self.format.has_columns else {}
+            table_options = {"columns": self.columns, "may_be_empty": self.may_be_empty}
+            options = table_options if self.format.has_columns else {}
             yield from self.format.read_pieces(self.path, size=size, skip=rows, **options)
             return
         for part in self.whole.pieces() if isinstance(self.whole, Shards) else [self.whole]:
@@ -172,9 +172,9 @@ class ShardWriter:
         elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise already_exists(folder)
         make_folder(folder)
-        for left in folder.glob(".*"):  # partial files of a killed process
+        for partial_file in folder.glob(".*"):  # partial files of a killed process
             with suppress(OSError):
-                left.unlink()
+                partial_file.unlink()
         self._write_index()
 
     @property

@@ -100,19 +100,19 @@ def _copy_graphs(
             tl.store(reverse + edge + items, edge + tl.load(from_reverse + from_edge + items, mask=valid), mask=valid)
     else:
         tl.store(first_edge + num_nodes, edge)
-        for place in range(node + share, num_nodes, SHARES * ITEMS):
-            places = place + each
-            valid = places < num_nodes
-            tl.store(graph_of_node + places, (num_graphs - 1).to(tl.int64), mask=valid)
-            tl.store(keep + places, 0, mask=valid)
-            tl.store(first_edge + places, edge, mask=valid)
-            tl.store(x + places[:, None] * width + column[None, :], 0.0, mask=valid[:, None] & inside)
-        for place in range(edge + share, num_edges, SHARES * ITEMS):
-            places = place + each
-            valid = places < num_edges
-            tl.store(source + places, num_nodes - 1, mask=valid)
-            tl.store(target + places, num_nodes - 1, mask=valid)
-            tl.store(reverse + places, num_edges - 1, mask=valid)
+        for slot in range(node + share, num_nodes, SHARES * ITEMS):
+            slots = slot + each
+            valid = slots < num_nodes
+            tl.store(graph_of_node + slots, (num_graphs - 1).to(tl.int64), mask=valid)
+            tl.store(keep + slots, 0, mask=valid)
+            tl.store(first_edge + slots, edge, mask=valid)
+            tl.store(x + slots[:, None] * width + column[None, :], 0.0, mask=valid[:, None] & inside)
+        for slot in range(edge + share, num_edges, SHARES * ITEMS):
+            slots = slot + each
+            valid = slots < num_edges
+            tl.store(source + slots, num_nodes - 1, mask=valid)
+            tl.store(target + slots, num_nodes - 1, mask=valid)
+            tl.store(reverse + slots, num_edges - 1, mask=valid)
 
 
 def rank_within_groups(values: Tensor, group_of_item: Tensor, first: Tensor) -> Tensor:

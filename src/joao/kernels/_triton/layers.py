@@ -35,8 +35,8 @@ def _neighbour_sum(
     x, source, first_edge, weight, summed, num_nodes, num_edges, width, COLUMNS: tl.constexpr, EDGES: tl.constexpr
 ):
     """One program per node and block of columns."""
-    place = tl.program_id(0).to(tl.int64)
-    view, node = place // num_nodes, place % num_nodes
+    row = tl.program_id(0).to(tl.int64)
+    view, node = row // num_nodes, row % num_nodes
     column, inside = tile_columns(tl.program_id(1), width, COLUMNS)
     x += view * num_nodes * width
     total = tl.load(x + node * width + column, mask=inside, other=0.0).to(tl.float32)
@@ -57,7 +57,7 @@ def _neighbour_sum(
         total += tl.sum(values, 0)
     if weight is not None:
         total *= of_node
-    tl.store(summed + place * width + column, total.to(summed.dtype.element_ty), mask=inside)
+    tl.store(summed + row * width + column, total.to(summed.dtype.element_ty), mask=inside)
 
 
 def graph_sum(x: Tensor, first_node: Tensor) -> Tensor:
@@ -75,8 +75,8 @@ def graph_sum(x: Tensor, first_node: Tensor) -> Tensor:
 @triton.jit
 def _graph_sum(x, first_node, stride, summed, num_nodes, num_graphs, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     """One program per graph and block of columns."""
-    place = tl.program_id(0).to(tl.int64)
-    view, graph = place // num_graphs, place % num_graphs
+    row = tl.program_id(0).to(tl.int64)
+    view, graph = row // num_graphs, row % num_graphs
     column, inside = tile_columns(tl.program_id(1), width, COLUMNS)
     first_node += view * stride
     begin, end = tl.load(first_node + graph), tl.load(first_node + graph + 1)
@@ -86,7 +86,7 @@ def _graph_sum(x, first_node, stride, summed, num_nodes, num_graphs, width, ROWS
         at = x + (view * num_nodes + nodes[:, None]) * width + column[None, :]
         values = tl.load(at, mask=(nodes < end)[:, None] & inside[None, :], other=0.0)
         total += tl.sum(values.to(tl.float32), 0)
-    tl.store(summed + place * width + column, total.to(summed.dtype.element_ty), mask=inside)
+    tl.store(summed + row * width + column, total.to(summed.dtype.element_ty), mask=inside)
 
 
 def graph_max(x: Tensor, first_node: Tensor) -> tuple[Tensor, Tensor]:
@@ -106,8 +106,8 @@ def _graph_max(
     x, first_node, stride, top, ties, num_nodes, num_graphs, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):
     """One program per graph and block of columns."""
-    place = tl.program_id(0).to(tl.int64)
-    view, graph = place // num_graphs, place % num_graphs
+    row = tl.program_id(0).to(tl.int64)
+    view, graph = row // num_graphs, row % num_graphs
     column, inside = tile_columns(tl.program_id(1), width, COLUMNS)
     first_node += view * stride
     begin, end = tl.load(first_node + graph), tl.load(first_node + graph + 1)
@@ -117,11 +117,11 @@ def _graph_max(
         nodes = node + tl.arange(0, ROWS)
         at = x + (view * num_nodes + nodes[:, None]) * width + column[None, :]
         values = tl.load(at, mask=(nodes < end)[:, None] & inside[None, :], other=-1.0).to(tl.float32)
-        found = tl.maximum(best, tl.max(values, 0))
-        count = tl.where(found > best, 0.0, count) + tl.sum((values == found[None, :]).to(tl.float32), 0)
-        best = found
-    tl.store(top + place * width + column, best, mask=inside)
-    tl.store(ties + place * width + column, tl.maximum(count, 1.0), mask=inside)
+        larger = tl.maximum(best, tl.max(values, 0))
+        count = tl.where(larger > best, 0.0, count) + tl.sum((values == larger[None, :]).to(tl.float32), 0)
+        best = larger
+    tl.store(top + row * width + column, best, mask=inside)
+    tl.store(ties + row * width + column, tl.maximum(count, 1.0), mask=inside)
 
 
 def message_sum(x: Tensor, views: PaddedViews, table: Tensor, kind: Tensor, dtype: torch.dtype) -> Tensor:
@@ -170,10 +170,10 @@ def _message_sum(
     EDGES: tl.constexpr,
 ):
     """One program per node and block of columns."""
-    place = tl.program_id(0).to(tl.int64)
-    view, node = place // num_nodes, place % num_nodes
+    row = tl.program_id(0).to(tl.int64)
+    view, node = row // num_nodes, row % num_nodes
     column, inside = tile_columns(tl.program_id(1), width, COLUMNS)
-    total = tl.load(x + place * width + column, mask=inside, other=0.0).to(tl.float32)
+    total = tl.load(x + row * width + column, mask=inside, other=0.0).to(tl.float32)
     begin = tl.load(first_edge + view * (num_nodes + 1) + node)
     end = tl.load(first_edge + view * (num_nodes + 1) + node + 1)
     for edge in range(begin, end, EDGES):
@@ -185,7 +185,7 @@ def _message_sum(
         values = tl.load(x + neighbour[:, None] * width + column[None, :], mask=mask, other=0.0).to(tl.float32)
         values += tl.load(table + kinds[:, None] * width + column[None, :], mask=mask, other=0.0).to(tl.float32)
         total += tl.sum(tl.maximum(values, 0.0, propagate_nan=tl.PropagateNan.ALL), 0)
-    tl.store(summed + place * width + column, total.to(summed.dtype.element_ty), mask=inside)
+    tl.store(summed + row * width + column, total.to(summed.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -205,11 +205,11 @@ def _message_sum_backward(
     EDGES: tl.constexpr,
 ):
     """One program per node, whose messages go to the sources of the edges to it, and block of columns."""
-    place = tl.program_id(0).to(tl.int64)
-    view, node = place // num_nodes, place % num_nodes
+    row = tl.program_id(0).to(tl.int64)
+    view, node = row // num_nodes, row % num_nodes
     column, inside = tile_columns(tl.program_id(1), width, COLUMNS)
-    own = tl.load(x + place * width + column, mask=inside, other=0.0).to(tl.float32)
-    total = tl.load(gradient + place * width + column, mask=inside, other=0.0).to(tl.float32)
+    own = tl.load(x + row * width + column, mask=inside, other=0.0).to(tl.float32)
+    total = tl.load(gradient + row * width + column, mask=inside, other=0.0).to(tl.float32)
     begin = tl.load(first_edge + view * (num_nodes + 1) + node)
     end = tl.load(first_edge + view * (num_nodes + 1) + node + 1)
     for edge in range(begin, end, EDGES):
@@ -226,7 +226,7 @@ def _message_sum_backward(
         total += tl.sum(values, 0)
         at = d_messages + edges[:, None] * width + column[None, :]
         tl.store(at, values.to(d_messages.dtype.element_ty), mask=is_edge[:, None] & inside[None, :])
-    tl.store(d_x + place * width + column, total.to(d_x.dtype.element_ty), mask=inside)
+    tl.store(d_x + row * width + column, total.to(d_x.dtype.element_ty), mask=inside)
 
 
 def add_and_relu(z: Tensor, bias: Tensor) -> Tensor:

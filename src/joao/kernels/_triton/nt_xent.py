@@ -89,7 +89,7 @@ def unit_vectors_backward(d_units: Tensor, units: Tensor, norms: Tensor, factor:
 
 @triton.jit
 def _unit_vectors_backward(d_units, units, norms, factor, gradient, width, COLUMNS: tl.constexpr):
-    """One program per row of each view. What points along a vector does not change its direction."""
+    """One program per row of each view. It removes the part along the vector, which does not change its direction."""
     row = tl.program_id(0).to(tl.int64)
     products = tl.zeros((COLUMNS,), tl.float32)
     for begin in range(0, width, COLUMNS):

@@ -25,13 +25,13 @@ def _solve(
     kernels, matrix, rows, signs, bounds, alphas, gradients, size, width, tolerance, most_steps, BLOCK: tl.constexpr
 ):
     machine = tl.program_id(0).to(tl.int64)
-    place = tl.arange(0, BLOCK)
-    inside = place < width
+    position = tl.arange(0, BLOCK)
+    inside = position < width
     own = machine * width
     kernel = kernels + tl.load(matrix + machine) * size * size
     bound = tl.load(bounds + machine)
-    sign = tl.load(signs + own + place, mask=inside, other=0.0)
-    row = tl.load(rows + own + place, mask=inside, other=0)
+    sign = tl.load(signs + own + position, mask=inside, other=0.0)
+    row = tl.load(rows + own + position, mask=inside, other=0)
     diagonal = tl.load(kernel + row * size + row, mask=inside, other=0.0)
     alpha = tl.zeros((BLOCK,), tl.float64)
     gradient = -tl.abs(sign)
@@ -45,17 +45,17 @@ def _solve(
         top = tl.max(rising, 0)
         bottom = tl.min(tl.where(can_fall, uphill, float("inf")), 0)
         going = (top - bottom >= tolerance) & (step_number < most_steps)
-        i = tl.max(tl.where(rising == top, place, 0), 0)
+        i = tl.max(tl.where(rising == top, position, 0), 0)
         of_i = kernel + tl.load(rows + own + i) * size
         row_i = tl.load(of_i + row, mask=inside, other=0.0).to(tl.float64)
         gap = top - uphill
         curve = tl.load(of_i + tl.load(rows + own + i)).to(tl.float64) + diagonal.to(tl.float64) - 2 * row_i
         curve = tl.where(curve > 0, curve, 1e-12)
         decrease = tl.where(can_fall & (gap > 0), gap * gap / curve, float("-inf"))
-        j = tl.max(tl.where(decrease == tl.max(decrease, 0), place, 0), 0)
+        j = tl.max(tl.where(decrease == tl.max(decrease, 0), position, 0), 0)
         row_j = tl.load(kernel + tl.load(rows + own + j) * size + row, mask=inside, other=0.0).to(tl.float64)
         y_i, y_j = tl.load(signs + own + i), tl.load(signs + own + j)
-        is_i, is_j = place == i, place == j
+        is_i, is_j = position == i, position == j
         # A scalar is read out of a vector by a masked sum; Triton has no indexing of registers.
         a_i = tl.sum(tl.where(is_i, alpha, 0.0), 0)
         a_j = tl.sum(tl.where(is_j, alpha, 0.0), 0)
@@ -68,5 +68,5 @@ def _solve(
         alpha = tl.where(is_i, new_i, tl.where(is_j, new_j, alpha))
         gradient += sign * step * (row_i - row_j)
         step_number += 1
-    tl.store(alphas + own + place, alpha, mask=inside)
-    tl.store(gradients + own + place, gradient, mask=inside)
+    tl.store(alphas + own + position, alpha, mask=inside)
+    tl.store(gradients + own + position, gradient, mask=inside)

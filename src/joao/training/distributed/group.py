@@ -65,8 +65,8 @@ class ProcessGroup:
         device = "cuda" if distributed.get_backend() == "nccl" else "cpu"
         content = torch.frombuffer(bytearray(save(dict(tensors))), dtype=torch.uint8).to(device)
         sizes = [int(each) for each in all_gather_tensors(torch.tensor(content.numel(), device=device), self.size)]
-        found = all_gather_tensors(F.pad(content, (0, max(sizes) - content.numel())), self.size)
-        return [load(each[:size].cpu().numpy().tobytes()) for each, size in zip(found, sizes, strict=True)]
+        contents = all_gather_tensors(F.pad(content, (0, max(sizes) - content.numel())), self.size)
+        return [load(each[:size].cpu().numpy().tobytes()) for each, size in zip(contents, sizes, strict=True)]
 
     def barrier(self) -> None:
         self.all_gather({})
@@ -140,8 +140,8 @@ class _GatherRows(torch.autograd.Function):
         sizes = [shard.stop - shard.start for shard in shards]
         padded = own.new_zeros(max(sizes), *own.shape[1:])  # all processes must send the same number of rows
         padded[: len(own)] = own
-        found = all_gather_tensors(padded, group.size)
-        return torch.cat([each[:size] for each, size in zip(found, sizes, strict=True)])
+        gathered = all_gather_tensors(padded, group.size)
+        return torch.cat([each[:size] for each, size in zip(gathered, sizes, strict=True)])
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
@@ -150,10 +150,10 @@ class _GatherRows(torch.autograd.Function):
 
 def all_gather_tensors(own: Tensor, size: int) -> list[Tensor]:
     """Return the tensor ``own`` of each of ``size`` processes, without gradients."""
-    found = [torch.empty_like(own) for _ in range(size)]
+    gathered = [torch.empty_like(own) for _ in range(size)]
     with _detect_lost_process():
-        distributed.all_gather(found, own)
-    return found
+        distributed.all_gather(gathered, own)
+    return gathered
 
 
 def sum_over_processes(values: Tensor) -> Tensor:
@@ -293,8 +293,8 @@ def _global_moments(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     own[0] = len(x)
     if len(x):
         own[2], own[1] = torch.var_mean(x.float() if x.dtype.itemsize < 4 else x, dim=0, correction=0)
-    found = torch.stack(all_gather_tensors(own, distributed.get_world_size()))
-    counts, means, variances = found.unbind(1)
+    moments = torch.stack(all_gather_tensors(own, distributed.get_world_size()))
+    counts, means, variances = moments.unbind(1)
     count = counts.sum(0)
     mean = (counts * means).sum(0) / count
     variance = (counts * (variances + (means - mean).square())).sum(0) / count

@@ -102,8 +102,8 @@ def _check_layout(
     if layout.local_rank >= layout.devices or layout.rank >= layout.world_size:
         where = f"process {layout.rank} of {layout.world_size}, {layout.local_rank} of {layout.devices} on its machine"
         raise UserError(f"{launcher}: says that this is {where}; they are counted from 0. Correct its variables.")
-    found = {"devices": (devices, layout.devices), "num_nodes": (num_nodes, layout.num_nodes)}
-    for name, (requested, started) in found.items():
+    counts = {"devices": (devices, layout.devices), "num_nodes": (num_nodes, layout.num_nodes)}
+    for name, (requested, started) in counts.items():
         if requested is not None and requested != started:
             raise UserError(
                 f"{name}: {requested} requested, but {launcher} started {started}. Leave it out or make them agree."

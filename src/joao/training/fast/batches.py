@@ -109,14 +109,14 @@ class PaddedStore:
         reverse = torch.argsort(store.source + shift, stable=True) - take_rows(store.first_edge, graph_of_edge)
         self.reverse_edge = F.pad(reverse, (0, 1))
 
-    def make_room(self, num_nodes: int, num_edges: int) -> PaddedStore:
-        """Return a store with room for as many nodes and edges of other graphs, see :meth:`copy_`."""
-        room = copy.copy(self)
+    def with_capacity(self, num_nodes: int, num_edges: int) -> PaddedStore:
+        """Return a store with capacity for as many nodes and edges of other graphs, see :meth:`copy_`."""
+        store = copy.copy(self)
         for name, value in self._tensors():
             rows = num_edges + 1 if name in ("source", "target", "reverse_edge", "edge_attr") else num_nodes + 1
             kind = {"x": torch.float32, "edge_attr": torch.float32}.get(name, torch.long)
-            setattr(room, name, torch.zeros(rows, *value.shape[1:], dtype=kind, device=value.device))
-        return room
+            setattr(store, name, torch.zeros(rows, *value.shape[1:], dtype=kind, device=value.device))
+        return store
 
     def copy_(self, other: PaddedStore) -> None:
         """Overwrite the graphs by those of ``other``."""
@@ -202,6 +202,7 @@ class BufferPool:
 
     def load(self, batches: Sequence[Tensor]) -> Iterable[DeviceBatch]:
         """Move batches (indices of graphs on the CPU) to the device: in one transfer, or from shards when needed."""
+        # Which batches fit is decided on the host, before any of them is moved, so that training never waits for it.
         indices = torch.cat(list(batches))
         own_sizes = [each[indices] for each in self.sizes] if self.feed is None else self.feed.sizes(indices)
         counts = [graphs.numel() for graphs in batches]
@@ -274,16 +275,16 @@ def buffer_capacity(sizes: Counter[int], count: int) -> int:
     the largest :math:`b` graphs. It depends on the data only, so that neither seed nor length of a training changes the
     shapes and with them the random draws.
     """
-    most, left = 0, count
+    largest_total, remaining = 0, count
     for size in sorted(sizes, reverse=True):
-        taken = min(left, sizes[size])
-        most, left = most + taken * size, left - taken
+        number = min(remaining, sizes[size])
+        largest_total, remaining = largest_total + number * size, remaining - number  # of the largest graphs
     # Integers are exact, so that graphs in memory and in shards give the same.
     total = sum(size * graphs for size, graphs in sizes.items())
     squares = sum(size * size * graphs for size, graphs in sizes.items())
     graphs = sizes.total()
     deviation = math.sqrt((graphs * squares - total**2) / graphs**2)
-    return min(most, math.ceil(count * (total / graphs) + 4 * math.sqrt(count) * deviation))
+    return min(largest_total, math.ceil(count * (total / graphs) + 4 * math.sqrt(count) * deviation))
 
 
 def drop_unused_edge_attr(encoder: Encoder, store: GraphStore) -> GraphStore:

@@ -21,13 +21,8 @@ from joao.training.steps import PairSteps, Steps
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-AUGMENTATIONS: tuple[type[Augmentation], ...] = (
-    Identity,
-    NodeDrop,
-    Subgraph,
-    AttributeMask,
-    EdgePerturb,
-)  # as in KINDS
+# In the order of joao.kernels.native.KINDS.
+AUGMENTATIONS: tuple[type[Augmentation], ...] = (Identity, NodeDrop, Subgraph, AttributeMask, EdgePerturb)
 
 
 def find_compiled_obstacle(

@@ -32,9 +32,10 @@ class ShardFeed:
         self.reader, self.device, self.with_edge_attr = store.to("cpu"), store.device, with_edge_attr
         # Of high priority: training does not wait for this stream unless the next chunk is late.
         self.stream = torch.cuda.Stream(self.device, priority=-1) if self.device.type == "cuda" else None  # type: ignore[no-untyped-call]
-        # CUDA graphs read from these tensors, so they stay. Training and measuring pairs may take turns.
-        self.rooms: list[PaddedStore] = []
-        self.free_rooms: list[PaddedStore] = []
+        # CUDA graphs read from the tensors of these stores, so they are kept and refilled. There is more than one
+        # because pairs may be measured inside an epoch, while the feed of the training is not finished.
+        self.stores: list[PaddedStore] = []
+        self.free_stores: list[PaddedStore] = []
 
     def sizes(self, graphs: Tensor) -> tuple[Tensor, Tensor]:
         """Numbers of nodes and of directed edges of ``graphs``."""
@@ -43,13 +44,13 @@ class ShardFeed:
 
     def count_sizes(self) -> tuple[Counter[int], Counter[int]]:
         """Number of graphs by number of nodes and by number of directed edges."""
-        found: tuple[Counter[int], Counter[int]] = (Counter(), Counter())
+        counters: tuple[Counter[int], Counter[int]] = (Counter(), Counter())
         for start in range(0, len(self.reader), _COUNTED):
             sizes = self.reader.shards.sizes(np.arange(start, min(start + _COUNTED, len(self.reader))))
-            for counter, each in zip(found, sizes, strict=True):
+            for counter, each in zip(counters, sizes, strict=True):
                 values, counts = np.unique(each, return_counts=True)
                 counter.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
-        return found
+        return counters
 
     def feed(self, batches: Sequence[Tensor], sizes: Sequence[tuple[int, int]]) -> Iterator[tuple[PaddedStore, Tensor]]:
         """Yield a store on the device for each batch, and the numbers of its graphs there.
@@ -59,20 +60,20 @@ class ShardFeed:
             sizes: numbers of nodes and of directed edges of each batch.
         """
         chunks = self._chunks(batches, sizes)
-        room = self.free_rooms.pop() if self.free_rooms else None
+        store = self.free_stores.pop() if self.free_stores else None
         with ThreadPoolExecutor(1, "joao-shards") as thread:
-            coming = thread.submit(self._read, chunks[0]) if chunks else None
+            next_chunk = thread.submit(self._read, chunks[0]) if chunks else None
             try:
                 for number, chunk in enumerate(chunks, 1):
-                    assert coming is not None
-                    room = self._move(coming.result(), room)
-                    coming = thread.submit(self._read, chunks[number]) if number < len(chunks) else None
+                    assert next_chunk is not None
+                    store = self._move(next_chunk.result(), store)
+                    next_chunk = thread.submit(self._read, chunks[number]) if number < len(chunks) else None
                     rows = torch.arange(sum(map(len, chunk)), device=self.device)
-                    for own in torch.split(rows, [*map(len, chunk)]):
-                        yield room, own
+                    for rows_of_batch in torch.split(rows, [*map(len, chunk)]):
+                        yield store, rows_of_batch
             finally:
-                if room is not None:
-                    self.free_rooms.append(room)
+                if store is not None:
+                    self.free_stores.append(store)
 
     def _limits(self) -> tuple[int, int]:
         """Nodes and directed edges of a chunk: four bytes per feature, and three offsets of eight bytes."""
@@ -102,22 +103,22 @@ class ShardFeed:
         if self.stream is None:
             return PaddedStore(store)
         with torch.cuda.stream(self.stream):
-            found = {each.name: getattr(store, each.name) for each in fields(store)}
-            pinned = {name: value.pin_memory() for name, value in found.items() if value is not None}
+            tensors = {each.name: getattr(store, each.name) for each in fields(store)}
+            pinned = {name: value.pin_memory() for name, value in tensors.items() if value is not None}
             return PaddedStore(GraphStore(**{name: v.to(self.device, non_blocking=True) for name, v in pinned.items()}))
 
-    def _move(self, ready: PaddedStore, room: PaddedStore | None) -> PaddedStore:
-        """Copy a chunk to the room that CUDA graphs read from, or to a new one if there is none or it is too small."""
-        sizes = len(ready.x), len(ready.source)
-        if room is None or len(room.x) < sizes[0] or len(room.source) < sizes[1]:
+    def _move(self, chunk: PaddedStore, store: PaddedStore | None) -> PaddedStore:
+        """Copy a chunk to the store that CUDA graphs read from, or to a new one if there is none or it is too small."""
+        sizes = len(chunk.x), len(chunk.source)
+        if store is None or len(store.x) < sizes[0] or len(store.source) < sizes[1]:
             facts = self.reader.shards.facts
-            room = ready.make_room(*map(max, sizes, self._limits()))
-            room.most_nodes, room.most_edges = facts.most_nodes, 2 * facts.most_edges
-            self.rooms.append(room)
+            store = chunk.with_capacity(*map(max, sizes, self._limits()))
+            store.most_nodes, store.most_edges = facts.most_nodes, 2 * facts.most_edges
+            self.stores.append(store)
         if self.stream is not None:
             torch.cuda.current_stream().wait_stream(self.stream)
-        room.copy_(ready)
+        store.copy_(chunk)
         if self.stream is not None:
-            # The memory of ``ready`` belongs to the stream, which may use it again only after this copy.
+            # The memory of ``chunk`` belongs to the stream, which may use it again only after this copy.
             self.stream.wait_stream(torch.cuda.current_stream())
-        return room
+        return store
