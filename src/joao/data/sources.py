@@ -48,8 +48,8 @@ _MODULES = dict.fromkeys(("HeteroData", "Batch", "Data"), "torch_geometric.data"
 }
 _GRAPHS = ("Data", "Graph", "Mol")
 _EXPECTED = "a list of torch_geometric Data, networkx graphs, SMILES or RDKit Mol, or a torch_geometric data set"
-# A warning points at the first line of code outside of these packages.
-_INTERNAL_PACKAGES = ("joao", "sklearn", "joblib")
+# A warning points at the first line of code outside of these packages; contextlib calls functions that it decorates.
+_INTERNAL_PACKAGES = ("joao", "sklearn", "joblib", "contextlib")
 _NO_NUMBERS = np.zeros(0, dtype=np.int64)
 _NO_GRAPHS = Dataset("graphs", sizes_to_offsets(_NO_NUMBERS), sizes_to_offsets(_NO_NUMBERS), _NO_NUMBERS, _NO_NUMBERS)
 
