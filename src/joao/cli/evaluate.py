@@ -227,7 +227,8 @@ def compare(
         _print_path(out, output)
         chosen = "".join(f" --task {shell_quote(task)}" for task in table.record["tasks"])
         data = inputs.source_words(source, columns, data_root)
-        output.suggest(f"finetune {shell_quote(model)} {data}{chosen}", Path("runs/mine"))
+        how = " --ensemble" if table.best_with_encoder == "ensemble" else ""
+        output.suggest(f"finetune {shell_quote(model)} {data}{chosen}{how}", Path("runs/mine"))
         return
     labelled_graphs(dataset)
     given_for_tasks = {"--split": split != "scaffold", "--model": model != Path("molecules")}
