@@ -107,6 +107,8 @@ def write_folder(
         standardise: whether to standardise molecules; None: as the model was trained.
         how: options of :func:`joao.runs.parts.write_parts`; None for the default.
     """
+    if str(out) == "-":
+        raise UserError("--out: '-' is not supported: nothing is written to standard output. Name a file or folder.")
     from joao.core.files import import_parquet
     from joao.core.processes import check_engine
     from joao.data.formats.smiles import Columns

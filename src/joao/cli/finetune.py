@@ -170,7 +170,7 @@ def _print_validation(finetuned: FinetunedModel, kind: str, output: Output) -> N
     info, chosen = finetuned.info, finetuned.chosen_epoch
     output.say(
         f"Trained on {quantity(info.num_train, kind)}, {info.seconds:.1f} s; epoch {finetuned.fit.chosen} of "
-        f"{len(finetuned.fit.epochs)} was the best on {info.num_validation} validation {kind.replace('_', ' ')}."
+        f"{len(finetuned.fit.epochs)} was the best on {quantity(info.num_validation, f'validation_{kind}')}."
     )
     name, figures = format_scores(finetuned.scores["validation"])
     if finetuned.kind == "classes" and finetuned.settings.balanced:
