@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from typer import Argument, Option
 
 from joao.cli import inputs
-from joao.cli.output import Output, check_row_file, free_path, python_command, quantity, shell_quote, write_row_file
+from joao.cli.output import Output, check_row_file, free_path, next_in_python, quantity, shell_quote, write_row_file
 from joao.core.errors import Interrupted, UserError, short_repr, suggest
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def embed(
     elif not is_bundled and inputs.can_evaluate(dataset):
         output.suggest(f"evaluate {shell_quote(run)} {inputs.source_words(source, {}, data_root)}")
     else:
-        output.say(f"Next, in Python: {python_command(out, 'embeddings')}")
+        output.say(next_in_python(out, "embeddings"))
 
 
 def write_folder(
@@ -148,7 +148,7 @@ def write_folder(
     there = len(written.parts) - written.computed
     kept = f" ({there} already there)" if there else ""
     output.say(f"{out}: {quantity(len(written), 'rows')} in {quantity(len(written.parts), 'parts')}{kept}.")
-    output.say(f"Next, in Python: import pandas; pandas.read_parquet({str(out)!r})")
+    output.say(next_in_python(out, ""))
 
 
 def _baselines(names: str | None) -> dict[str, Baseline]:
