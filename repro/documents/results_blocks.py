@@ -142,7 +142,6 @@ def _first_definition(dataset: str, rate: int) -> dict[str, str]:
 def results_findings() -> str:
     """The main findings, for the README."""
     judged = findings()
-    said = f"{judged.named(HOLDS)}, {judged.named(CONTRADICTED)}, {judged.counts(INCONCLUSIVE, NOT_TESTED)}"
     _pairs_do_not_matter()
     clear = _clear_gains_over_untrained()
     gains = listed([f"on {name} by {with_bounds(gain)}" for name, gain in clear.items()])
@@ -169,21 +168,21 @@ def results_findings() -> str:
     on_molecules = _pairs_on_molecules()
     corpus = transfer.record_file(RECORDS)["bbbp/joao"]
     molecules, epochs = corpus["corpus"]["molecules"], corpus["recipe"]["training"]["epochs"]
+    num_sets = len(unsupervised_sets())
     return f"""\
 - {len(judged.claims)} [claims of the paper](docs/results/findings.md), with the data set as unit and corrected for their number:
-  {said}.
-- No gain of the learned pairs over uniform pairs was found on any of {len(unsupervised_sets())} data sets
-  ([controls](docs/results/controls.md)). The best pair by labels would gain {headroom_gain};
-  JOAO does not find it ([headroom](docs/results/headroom.md)). `--method uniform` is simpler.
+  {judged.counts(HOLDS, CONTRADICTED, INCONCLUSIVE, NOT_TESTED)}.
+- No gain of learned over uniform pairs (`--method uniform`) was found on any of {num_sets} data sets ([controls](docs/results/controls.md)).
+  The best pair, chosen by labels, would gain {headroom_gain}; JOAO does not find it ([headroom](docs/results/headroom.md)).
 {on_molecules}
 - JOAO is better than the stronger untrained encoder {gains}
-  (95 %, not corrected for {len(unsupervised_sets())} sets). On the other {len(unsupervised_sets()) - len(clear)} the difference is inconclusive.
-- With 10 % of the labels, JOAO's gain over no pre-training is above 0 on {listed(helped)} alone, {with_bounds(gain_there)}; by the
-  [first definition](docs/results/semi-supervised/semi-supervised.md) of that row it was {first}.
-  Our figures are below the paper's, partly because its code [selects the epoch by test accuracy](docs/results/published-epoch.md).
-- On molecules, a random forest on ECFP fingerprints ({forest:.1f}) is better on average than every encoder of the transfer table. The best of them
-  are ContextPred at the last epoch ({last[best_last]:.1f}) and AttrMasking at the epoch that validation selects ({trained[best]:.1f}). Each has one pre-training,
-  on {molecules:,} molecules that replace the paper's, for {epochs} epochs, test molecules among them ([transfer](docs/results-summary.md#transfer))."""  # noqa: E501
+  (95 %, not corrected for {num_sets} sets). On the other {num_sets - len(clear)} the difference is inconclusive.
+- With 10 % of the labels, JOAO's gain over no pre-training is above 0 on {listed(helped)} alone, {with_bounds(gain_there)}; by our
+  [first definition](docs/results/semi-supervised/semi-supervised.md) of that row it was {first}. We are below the paper,
+  partly because its code [selects the epoch by test accuracy](docs/results/published-epoch.md).
+- On MoleculeNet, a random forest on ECFP ({forest:.1f}) is better on average than every encoder of the [transfer table](docs/results-summary.md#transfer).
+  The best are ContextPred ({last[best_last]:.1f}, last epoch) and AttrMasking ({trained[best]:.1f}, epoch by validation). Each has one pre-training
+  of {epochs} epochs on {molecules:,} molecules that replace the paper's, test molecules among them."""  # noqa: E501
 
 
 def _pairs_on_molecules() -> str:
@@ -199,9 +198,9 @@ def _pairs_on_molecules() -> str:
     corrected = dict(zip(found, holm([p_value(each) for each in found.values()]), strict=True))
     require(corrected[best] < 0.05, "the best pair on molecules is better after correction")
     return f"""\
-- With a small encoder on 21 sets of molecules, JOAO's error less that of uniform pairs is {by_rule.mean:+.4f} ({by_rule.low:+.4f} to {by_rule.high:+.4f}):
-  better by our rule, but inconclusive with the variance over pre-trainings ({joao.low:+.4f} to {joao.high:+.4f}). The single pair
-  {best.replace("+", " + ")} is better than uniform pairs: {single.mean:+.4f} ({single.low:+.4f} to {single.high:+.4f}), also corrected for {len(found)} comparisons ([study](docs/results/molecule-pairs.md))."""  # noqa: E501
+- On 21 sets of molecules, with a small encoder, the pair {best.replace("+", " + ")} has a smaller error than uniform pairs,
+  {single.mean:+.4f} ({single.low:+.4f} to {single.high:+.4f}), also corrected for {len(found)} comparisons. By our rule JOAO is better
+  than uniform pairs, too; with the variance over pre-trainings this is inconclusive ([study](docs/results/molecule-pairs.md))."""  # noqa: E501
 
 
 def _pretrained_encoders() -> list[str]:
