@@ -193,7 +193,7 @@ def export(
     if finetuned is not None:
         command, made = "predict", "predictions.csv"
         source, columns = finetuned.info.source, dict(finetuned.info.columns)
-    if source:
+    if source and inputs.is_available(source):
         data = inputs.source_words(source, columns, None)
         output.suggest(f"{command} {shell_quote(out)} {data}", Path(made))
     else:

@@ -161,9 +161,8 @@ class Features:
         if self.rule in CODE_RULES:
             kind = CODE_RULES[self.rule]
             if dataset.kind != kind or dataset.node_labels is None:
-                trained, got = (each.replace("_", " ") for each in (kind, dataset.kind))
-                fix = f"Use an encoder that was pre-trained on {got}."
-                raise UserError(f"{dataset.name}: the encoder was trained on {trained}, got {got}. {fix}")
+                fix = f"Use an encoder that was pre-trained on {dataset.kind}."
+                raise UserError(f"{dataset.name}: the encoder was trained on {kind}, got {dataset.kind}. {fix}")
             return torch.from_numpy(dataset.node_labels)
         parts = [self._label_columns(dataset), self._attribute_columns(dataset)]
         if self.rule == "with_degree":

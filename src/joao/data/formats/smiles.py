@@ -97,11 +97,10 @@ def read_molecules(path: Path, columns: Columns, options: ReadOptions) -> Datase
 
 def no_molecules_message(path: Path, dataset: Dataset) -> str:
     """Error message for a table without a valid molecule."""
-    first = dataset.failures[0]
-    return (
-        f"{path}:{first.line}: {short_repr(first.text)} is not a molecule ({first.reason}), and neither is any other "
-        f"of {len(dataset.failures)} rows. If another column contains the SMILES, give its name."
-    )
+    first, count = dataset.failures[0], len(dataset.failures)
+    others = f", and neither is any other of {count} rows" if count > 1 else ""
+    fix = "" if ".sdf" in path.name.lower() else " If another column contains the SMILES, give its name."
+    return f"{path}:{first.line}: {short_repr(first.text)} is not a molecule ({first.reason}){others}.{fix}"
 
 
 def table_graphs(table: MoleculeTable, columns: Columns, options: ReadOptions) -> Dataset:
