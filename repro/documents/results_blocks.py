@@ -148,7 +148,6 @@ def _first_definition(dataset: str, rate: int) -> dict[str, str]:
 def results_findings() -> str:
     """The main findings, for the README."""
     judged = findings()
-    said = f"{judged.named(HOLDS)}, {judged.named(CONTRADICTED)}, {judged.counts(INCONCLUSIVE, NOT_TESTED)}"
     _pairs_do_not_matter()
     (clear,) = _clear_gains_after_correction()
     gain = with_bounds(_clear_gains_over_untrained()[clear])
@@ -165,7 +164,7 @@ def results_findings() -> str:
     repeated = {line[-1] for line in repeats.claim_lines(again.claims())}
     require(repeated == {"inconclusive"}, "repeated pre-trainings are inconclusive")
     return f"""\
-- **Claims of the paper.** Of {len(judged.claims)} [claims](docs/results/findings.md), {said}.
+- **Claims of the paper.** {len(judged.claims)} [claims](docs/results/findings.md): {judged.counts(HOLDS, CONTRADICTED, INCONCLUSIVE, NOT_TESTED)}.
 - **Learned pairs.** No gain over uniform pairs was found on any of {len(unsupervised_sets())} data sets ([controls](docs/results/controls.md));
   `--method uniform` is simpler. On {len(on_development)} development sets the best pair and strength, chosen by labels, gains
   {with_bounds(found["oracle (labels)"])} over uniform pairs, and JOAO {with_bounds(found["joao"])} ([headroom](docs/results/headroom.md)).{_pairs_on_molecules()}

@@ -55,6 +55,11 @@ GRAPHS = {
         ["joao: none.jsonl:2: ", "'num_nodes'"],
     ),
     "a missing column": ("column.csv", "graph,source\na,1\n", ["joao: column.csv:1: ", "'target'"]),
+    "an unknown key": (
+        "key.jsonl",
+        '{"num_nodes": 2, "edge": [[0, 1]]}\n',
+        ["joao: key.jsonl:1: ", "'edge'", "'edges'", " num_nodes,"],
+    ),
     "not JSON": ("text.jsonl", "hello\n", ["joao: text.jsonl:1: ", "JSON"]),
     "an unknown kind of file": ("notes.docx", "hello", ["joao: notes.docx: "]),
     "a name that is too long": ("x" * 300 + ".jsonl", None, [os.strerror(errno.ENAMETOOLONG)]),

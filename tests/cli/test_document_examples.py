@@ -15,6 +15,7 @@ import pytest
 ROOT = Path(__file__).parent.parent.parent
 PAGES = sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("docs/methods/*.md")])
 BLOCK = re.compile(r"^(?:<!-- (not run): .+ -->\n)?^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PRINTED = re.compile(r"^print\((.+)\)  # ([(\[].+[)\]])$", re.MULTILINE)
 SHELLS = ("sh", "bash", "console")
 QUICK = {
     "pretrain": ["--epochs", "1"],
@@ -79,6 +80,11 @@ def run_shell(text, joao):
         assert outcome.code == 0, f"{line}\n{outcome.err}"
 
 
+def check_printed(line):
+    """A line that prints a tuple or list and checks it against the comment behind."""
+    return f"found = {line[1]}; print(found); assert str(found) == {line[2]!r}, found"
+
+
 @pytest.mark.parametrize("page", list(parameters()))
 @pytest.mark.filterwarnings("default::joao.core.errors.JoaoNotice")  # they are for the reader
 def test_the_examples_of_a_page_run(page, joao, few_epochs, one_partition, files_of_a_user, capsys):
@@ -87,7 +93,7 @@ def test_the_examples_of_a_page_run(page, joao, few_epochs, one_partition, files
     names = {"__name__": "example"}
     for language, text in blocks(page):
         if language == "python":
-            exec(compile(text, str(page), "exec"), names)
+            exec(compile(PRINTED.sub(check_printed, text), str(page), "exec"), names)
         else:
             run_shell(text, joao)
 

@@ -92,3 +92,14 @@ def test_invalid_arguments_of_embed(joao, mutag_run, tmp_path, monkeypatch):
 def test_invalid_input(joao, mutag_run, arguments, values):
     outcome = joao("export", *(mutag_run if word == "RUN" else word for word in arguments))
     assert_refused(outcome, *values)
+
+
+def test_graphs_that_are_not_here_are_not_suggested(joao, labelled, tmp_path):
+    assert joao("pretrain", labelled, "--out", "run", "--epochs", 1).code == 0
+    outcome = joao("export", "run", "--out", "here.safetensors")
+    assert last_command(outcome) == ["embed", "here.safetensors", labelled, "--out", "embeddings.csv"]
+    (tmp_path / labelled).unlink()
+    outcome = joao("export", "run", "--out", "there.safetensors")
+    assert outcome.code == 0
+    assert_mentions(outcome.out.splitlines()[-1], "joao embed there.safetensors DATA")
+    assert str(labelled) not in outcome.out

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import joao as package
+from joao.cli.output import next_in_python
 from joao.comparison import record as recording
 
 QUICK = {
@@ -122,8 +123,8 @@ def test_export_without_recorded_data(joao, labelled):
     assert "Next" not in outcome.out
 
 
-def test_export_of_the_bundled_encoder_does_not_name_its_corpus(joao):
-    outcome = joao("export", "molecules", "--out", "molecules.safetensors")
-    assert outcome.code == 0
-    assert "molecules.safetensors DATA" in outcome.out
-    assert "zinc" not in outcome.out
+def test_pandas_is_named_where_it_is_missing(monkeypatch):
+    known = next_in_python(Path("rows.csv"), "embeddings")
+    monkeypatch.setattr("joao.cli.output.find_spec", lambda name: None)
+    assert next_in_python(Path("rows.csv"), "embeddings") == known.replace("Python:", "Python (pip install pandas):")
+    assert "pandas" not in next_in_python(Path("rows.npz"), "embeddings")

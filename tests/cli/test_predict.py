@@ -9,7 +9,7 @@ import pytest
 from joao.data import read
 from joao.data.names import BUNDLED
 from joao.runs.finetuning import load_finetuned
-from tests.cli.conftest import assert_noted
+from tests.cli.conftest import assert_noted, assert_refused
 from tests.messages import assert_mentions
 
 MUTAG = read(BUNDLED / "MUTAG.zip")
@@ -113,3 +113,8 @@ def test_unknown_node_labels_give_a_notice(joao, mutag_tuned, tmp_path):
     (tmp_path / "xenon.jsonl").write_text(json.dumps({"edges": [[0, 1]], "node_labels": [54, 54]}))
     outcome = joao("predict", mutag_tuned, "xenon.jsonl", "--out", "xenon.csv")
     assert_noted(outcome, "joao: note: xenon: ", "2")
+
+
+def test_bundled_encoders_are_not_finetuned(joao, tmp_path):
+    (tmp_path / "new.smi").write_text("CCO\n")
+    assert_refused(joao("predict", "molecules", "new.smi", "--out", "p.csv"), "joao finetune molecules DATA")

@@ -185,6 +185,14 @@ def test_verdict_follows_the_sign_of_the_metric(kind, encoder, helps, method):
     assert "finetuned" in repr(comparison)
 
 
+@pytest.mark.parametrize(("kind", "best", "worst"), [("binary", 0.9, 0.2), ("numbers", 0.2, 0.9)])
+def test_best_method_with_an_encoder(kind, best, worst):
+    comparison = of_values(kind, others=[0.5] * 4, ensemble=[best] * 4, finetuned=[worst] * 4)
+    assert comparison.best_with_encoder == "ensemble"
+    comparison = of_values(kind, others=[0.5] * 4, ecfp=[best] * 4, frozen_linear=[0.51 if best > 0.5 else 0.49] * 4)
+    assert comparison.best_with_encoder == "frozen_linear"
+
+
 def test_graphs_without_smiles_are_refused():
     with refused("MUTAG", "SMILES"):
         compare_table(joao.read("MUTAG"), TablePlan())

@@ -38,6 +38,14 @@ def test_unseen_labels_become_zeros_and_are_counted(known, later):
     assert features.unknown_labels(other) == 3
 
 
+@pytest.mark.parametrize(("rule", "unknown"), [("random_walks", 8), ("with_degree", 8), ("degree", 0), ("constant", 0)])
+def test_all_labels_are_unknown_to_features_without_labels(rule, unknown):
+    """Features of graphs without labels use no labels of later graphs; rules that never do are not worth a notice."""
+    features = Features.from_dataset(star(), rule)
+    assert features.unknown_labels(star(node_labels=np.array([[3, 5, 5, 3], [1, 2, 3, 4]]).T)) == unknown
+    assert features.unknown_labels(star()) == 0
+
+
 def test_labels_with_other_columns_are_rejected():
     features = Features.from_dataset(star(node_labels=np.array([3, 5, 5, 3])))
     other = star(node_labels=np.array([[3, 5, 5, 4], [1, 1, 2, 1]]).T)
@@ -128,7 +136,7 @@ def test_degrees_are_appended_to_ones_even_if_later_graphs_have_labels():
     features = Features.from_dataset(star(), "with_degree", max_degree=2)
     later = star(node_labels=LABELS, node_attributes=ATTRIBUTES)
     assert features.columns(later).tolist() == [[1, *row] for row in DEGREES]
-    assert features.unknown_labels(later) == 0
+    assert features.unknown_labels(later) == 8
 
 
 def test_numeric_degree_is_not_capped():

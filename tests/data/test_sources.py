@@ -137,6 +137,13 @@ def test_misspelled_known_name_is_not_downloaded(monkeypatch, name, meant):
     assert meant in TU_DATASETS
 
 
+def test_link_to_nothing_is_not_suggested_for_itself(tmp_path):
+    (tmp_path / "graphs.jsonl").symlink_to("elsewhere.jsonl")
+    with refused("graphs.jsonl") as info:
+        read(tmp_path / "graphs.jsonl")
+    assert str(info.value).count("graphs.jsonl") == 1
+
+
 def test_similar_local_name_is_suggested(write_tu, tmp_path):
     write_tu(parts(2), "zip", "my-molecules", under=tmp_path / "data")
     with refused("'my-molecules'"):

@@ -565,6 +565,10 @@ def test_notices_point_at_the_line_of_the_user():
             use(directed)
         assert_mentions(told[0].message, "graphs", 8, "directed")
         assert {each.filename for each in told} == {__file__}
+    weighted = [nx.Graph([(0, 1, {"weight": 2})]), nx.Graph([(0, 1, {"weight": 3})])] * 2
+    with pytest.warns(joao.JoaoNotice) as told:  # comes from a function that contextlib decorates
+        model.fit(weighted)
+    assert [each.filename for each in told] == [__file__]
 
 
 def test_a_store_is_fitted_as_its_graphs_are(as_shards):

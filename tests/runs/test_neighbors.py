@@ -9,6 +9,7 @@ import joao
 from joao.core.errors import UserError
 from joao.runs import neighbors as module
 from joao.runs.trained import load_run, model_path
+from tests.messages import refused
 
 Chem = pytest.importorskip("rdkit.Chem")
 
@@ -95,3 +96,17 @@ def test_rows_count_failures_and_small_libraries_give_fewer(encoder):
 def test_invalid_arguments(encoder, wrong):
     with pytest.raises(UserError):
         joao.neighbors(**{"library": SMILES, "model": encoder, **wrong})
+
+
+def test_lists_without_a_valid_molecule(tmp_path, monkeypatch):
+    """The name of a list in memory is not a path: a file of that name is not read."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "molecules").mkdir()
+    with refused("molecules", "1 row", "C(", "valid SMILES"):
+        joao.neighbors(SMILES, ["C("], by="ecfp")
+    with refused("molecules", "2 rows", "C("):
+        joao.neighbors(["C(", "x"], ["CCO"], by="ecfp")
+    (tmp_path / "molecules").rmdir()
+    rows = joao.embed(["C(", "x"], "molecules", device="cpu")
+    assert rows.shape == (2, 2560)
+    assert np.isnan(rows).all()

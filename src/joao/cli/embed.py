@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from typer import Argument, Option
 
 from joao.cli import inputs
-from joao.cli.output import Output, check_row_file, free_path, python_command, quantity, shell_quote, write_row_file
+from joao.cli.output import Output, check_row_file, free_path, next_in_python, quantity, shell_quote, write_row_file
 from joao.core.errors import Interrupted, UserError, short_repr, suggest
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def embed(
     elif not is_bundled and inputs.can_evaluate(dataset):
         output.suggest(f"evaluate {shell_quote(run)} {inputs.source_words(source, {}, data_root)}")
     else:
-        output.say(f"Next, in Python: {python_command(out, 'embeddings')}")
+        output.say(next_in_python(out, "embeddings"))
 
 
 def write_folder(
@@ -107,6 +107,8 @@ def write_folder(
         standardise: whether to standardise molecules; None: as the model was trained.
         options: options of :func:`joao.runs.parts.write_parts`; None for the default.
     """
+    if str(out) == "-":
+        raise UserError("--out: '-' is not supported: nothing is written to standard output. Name a file or folder.")
     from joao.core.engines import check_engine
     from joao.core.files import import_parquet
     from joao.data.formats.smiles import Columns
@@ -146,7 +148,7 @@ def write_folder(
     earlier = len(written.parts) - written.computed
     remark = f" ({earlier} already there)" if earlier else ""
     output.say(f"{out}: {quantity(len(written), 'rows')} in {quantity(len(written.parts), 'parts')}{remark}.")
-    output.say(f"Next, in Python: import pandas; pandas.read_parquet({str(out)!r})")
+    output.say(next_in_python(out, ""))
 
 
 def _baselines(names: str | None) -> dict[str, Baseline]:
@@ -179,8 +181,7 @@ def export(
     from joao.runs.trained import model_path
 
     output = Output(quiet, as_json)
-    model = model_path(run)
-    exported = export(model, out, half=half)
+    exported = export(model_path(run), out, half=half)
     file, card, size, change = exported.file, exported.card, exported.num_bytes, exported.half_change
     output.result({"file": str(file), "card": str(card), "bytes": size, "half_change": change})
     shown = f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.1f} kB"
@@ -192,7 +193,7 @@ def export(
     if finetuned is not None:
         command, file_name = "predict", "predictions.csv"
         source, columns = finetuned.info.source, dict(finetuned.info.columns)
-    if source and model == run:  # the data of a model of this package are not there
+    if source and inputs.is_available(source):
         data = inputs.source_words(source, columns, None)
         output.suggest(f"{command} {shell_quote(out)} {data}", Path(file_name))
     else:

@@ -258,7 +258,8 @@ def _compare_tasks(
     _print_table(table, table.heading, table.closing_lines, output)
     _print_path(out, output)
     tasks = "".join(f" --task {shell_quote(task)}" for task in table.record["tasks"])
-    output.suggest(f"finetune {shell_quote(plan.model)} {data}{tasks}", Path("runs/mine"))
+    ensemble = " --ensemble" if table.best_with_encoder == "ensemble" else ""
+    output.suggest(f"finetune {shell_quote(plan.model)} {data}{tasks}{ensemble}", Path("runs/mine"))
 
 
 def _check_unused(needs: str, options: Mapping[str, bool]) -> None:

@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from joao.cli import inputs
 from joao.cli.embed import write_folder
-from joao.cli.output import Output, check_row_file, python_command, quantity, shell_quote, write_row_file
+from joao.cli.output import Output, check_row_file, next_in_python, quantity, shell_quote, write_row_file
 from joao.core.errors import Interrupted, join_names
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def _print_validation(finetuned: FinetunedModel, kind: str, output: Output) -> N
     info, chosen = finetuned.info, finetuned.chosen_epoch
     output.say(
         f"Trained on {quantity(info.num_train, kind)}, {info.seconds:.1f} s; epoch {finetuned.fit.chosen} of "
-        f"{len(finetuned.fit.epochs)} was the best on {info.num_validation} validation {kind.replace('_', ' ')}."
+        f"{len(finetuned.fit.epochs)} was the best on {quantity(info.num_validation, f'validation_{kind}')}."
     )
     name, figures = format_scores(finetuned.scores["validation"])
     if finetuned.kind == "classes" and finetuned.settings.balanced:
@@ -298,7 +298,7 @@ def predict(
         else:
             output.say(f"{name[0].upper()}{name[1:]} on the labels of {dataset.name}: {figures}.{optimistic}")
             _print_forest(finetuned, output)
-    output.say(f"Next, in Python: {python_command(out, 'predicted')}")
+    output.say(next_in_python(out, "predicted"))
 
 
 def _file_content(

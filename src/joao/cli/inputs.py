@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -117,6 +118,15 @@ def source_words(source: str, columns: Mapping[str, Any], data_root: str | None)
     chosen = "".join(f" {option} {shell_quote(column)}" for option, column in options.items() if column)
     chosen += " --standardise" if columns.get("standardise") else ""
     return f"{shell_quote(source)}{chosen}{data_root_words(data_root)}"
+
+
+def is_available(source: str) -> bool:
+    """Whether DATA is found here without a download; that of a model from elsewhere may be missing."""
+    from joao.data.names import list_datasets
+
+    with suppress(UserError):
+        return os.path.exists(source) or source in list_datasets()
+    return False
 
 
 def data_root_words(data_root: str | None) -> str:

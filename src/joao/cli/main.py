@@ -137,14 +137,17 @@ def _with_option_names(message: str) -> str:
     '--num-nodes: 2 requested, but SLURM started 4.'
     >>> _with_option_names("recipe: training: learning_rate must be positive, got 0.0.")
     'recipe: training: learning_rate must be positive, got 0.0.'
+    >>> _with_option_names("a.jsonl:1: unknown key 'edge'. Known: edges, num_nodes.")
+    "a.jsonl:1: unknown key 'edge'. Known: edges, num_nodes."
     """
+    message, known, keys = message.partition(" Known: ")
     names = r"num_nodes|validation_share|test_share|checkpoint_every"
     if "training: " not in message:
         names += "|learning_rate|batch_size"
     message = re.sub(rf"(?<!['\w])({names})(?!['\w])", lambda name: f"--{name[0].replace('_', '-')}", message)
     message = re.sub(r"\bdevices and (?=--num-nodes)", "--devices and ", message)
     message = re.sub(r"(?<=Leave out )'?fast\b'?", "--fast", message)
-    return re.sub(r"^(device|devices|precision|log)(?=: )", r"--\1", message)
+    return re.sub(r"^(device|devices|precision|log)(?=: )", r"--\1", message) + known + keys
 
 
 def _is_first_process() -> bool:

@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from importlib.util import find_spec
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -106,10 +107,10 @@ def write_row_file(path: Path, content: Any, failures: Path, dataset: Dataset) -
     return result
 
 
-def python_command(path: Path, name: str) -> str:
-    """Python code that reads an output file: array ``name`` of an .npz file, or a .csv table."""
+def next_in_python(path: Path, name: str) -> str:
+    """A line with Python code that reads an output: array ``name`` of an .npz file, or a table."""
     if path.suffix == ".npz":
-        return f"import numpy; numpy.load({str(path)!r})['{name}']"
-    if path.suffix == ".parquet":
-        return f"import pandas; pandas.read_parquet({str(path)!r})"
-    return f"import pandas; pandas.read_csv({str(path)!r}, index_col='graph')"
+        return f"Next, in Python: import numpy; numpy.load({str(path)!r})['{name}']"
+    read = f"read_csv({str(path)!r}, index_col='graph')" if path.suffix == ".csv" else f"read_parquet({str(path)!r})"
+    missing = "" if find_spec("pandas") else " (pip install pandas)"
+    return f"Next, in Python{missing}: import pandas; pandas.{read}"

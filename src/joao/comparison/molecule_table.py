@@ -86,7 +86,7 @@ class TableComparison(Tabular):
         """``yes``, ``no`` or ``cannot be told`` (inconclusive): whether an encoder helps; and a sentence."""
         sign = 1 if self.is_score else -1
         cheap, others = ({name: sign * self._values(name) for name in group} for group in (CHEAP, WITH_ENCODER))
-        best, strongest = (max(group, key=lambda name: float(group[name].mean())) for group in (others, cheap))
+        best, strongest = self.best_with_encoder, max(cheap, key=lambda name: float(cheap[name].mean()))
         gain = best_over_best(list(others.values()), list(cheap.values()))
         helps = YES if gain.low > 0 else NO if gain.high < 0 else INCONCLUSIVE
         words = {
@@ -99,6 +99,12 @@ class TableComparison(Tabular):
         difference = f"{sign * gain.mean:+.3f} {TITLES[self.metric]} (95 % CI {low:+.3f} to {high:+.3f}"
         name = self.record["data"]["name"]
         return helps, f"Verdict on {name}: {words} by {difference}, corrected for choosing the best methods)."
+
+    @property
+    def best_with_encoder(self) -> str:
+        """The method with an encoder that has the best score."""
+        sign = 1 if self.is_score else -1
+        return max(WITH_ENCODER, key=lambda name: sign * float(self._values(name).mean()))
 
     def _values(self, name: str) -> NDArray[np.float64]:
         """``(partitions, folds)`` of the first metric."""

@@ -377,7 +377,10 @@ def concatenate_datasets(datasets: Sequence[Dataset], name: str | None = None) -
         for what in ("kind", *_FEATURE_ARRAYS):
             one, another = (_describe(dataset, what) for dataset in (first, other))
             if one != another:
-                raise UserError(f"cannot combine {first.name} and {other.name}: {what} differ ({one} and {another}).")
+                differing = "kinds" if what == "kind" else what
+                raise UserError(
+                    f"cannot combine {first.name} and {other.name}: {differing} differ ({one} and {another})."
+                )
     class_names = _unique(name for dataset in datasets for name in dataset.class_names)
     target_names = _unique(name for dataset in datasets for name in dataset.target_names)
     with_rows = list(zip(datasets, accumulate((each.num_rows for each in datasets), initial=0), strict=False))

@@ -161,7 +161,8 @@ class Features:
         if self.rule in CODE_RULES:
             kind = CODE_RULES[self.rule]
             if dataset.kind != kind or dataset.node_labels is None:
-                raise UserError(f"{dataset.name}: the encoder was trained on {kind}, got {dataset.kind}.")
+                fix = f"Use an encoder that was pre-trained on {dataset.kind}."
+                raise UserError(f"{dataset.name}: the encoder was trained on {kind}, got {dataset.kind}. {fix}")
             return torch.from_numpy(dataset.node_labels)
         parts = [self._label_columns(dataset), self._attribute_columns(dataset)]
         if self.rule == "with_degree":
@@ -182,11 +183,16 @@ class Features:
         return columns
 
     def unknown_labels(self, dataset: Dataset | Shards) -> int:
-        """Number of nodes whose labels are not in the vocabulary; they get all-zero columns."""
+        """Number of node labels that are not in the vocabulary: those get all-zero columns or, without any, none."""
+        if not self.vocabulary and self.rule not in ("random_walks", "with_degree"):
+            return 0  # other rules that use labels have a vocabulary
         if isinstance(dataset, Shards):
             values = dataset.label_values or ()
             is_known = all({*column} <= {*known} for column, known in zip(values, self.vocabulary, strict=False))
-            return 0 if is_known else sum(map(self.unknown_labels, dataset.pieces()))
+            has_more = bool(values) and not self.vocabulary
+            return sum(map(self.unknown_labels, dataset.pieces())) if has_more or not is_known else 0
+        if dataset.node_labels is not None and not self.vocabulary:
+            return dataset.node_labels.size
         if dataset.node_labels is None or dataset.node_labels.shape[1] != len(self.vocabulary):
             return 0
         columns = zip(dataset.node_labels.T, self.vocabulary, strict=True)

@@ -78,7 +78,8 @@ def ogb_path(source: str, root: str | os.PathLike[str] | None = None) -> Path | 
 
 def suggest_file(path: Path) -> str:
     """Suggest a similar name in the folder of a missing file, as a sentence; empty if there is none."""
-    names = [entry.name for entry in islice(path.parent.iterdir(), 1000)] if path.parent.is_dir() else []
+    entries = islice(path.parent.iterdir(), 1000) if path.parent.is_dir() else ()
+    names = [entry.name for entry in entries if entry.name != path.name]  # itself: a link to a missing file
     close = difflib.get_close_matches(path.name, names, n=1, cutoff=0.8)
     return f" Did you mean {path.parent / close[0]}?" if close else ""
 

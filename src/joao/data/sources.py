@@ -48,8 +48,9 @@ _MODULES = dict.fromkeys(("HeteroData", "Batch", "Data"), "torch_geometric.data"
 }
 _GRAPHS = ("Data", "Graph", "Mol")
 _EXPECTED = "a list of torch_geometric Data, networkx graphs, SMILES or RDKit Mol, or a torch_geometric data set"
-# A warning points at the first line of code outside of these packages.
-_INTERNAL_PACKAGES = ("joao", "sklearn", "joblib")
+# A warning points at the first line of code outside of these packages; contextlib calls functions that it decorates.
+_INTERNAL_PACKAGES = ("joao", "sklearn", "joblib", "contextlib")
+_CONVERT = "Convert it, or read it in Python and give joao.read a list of networkx graphs or of SMILES."
 _NO_NUMBERS = np.zeros(0, dtype=np.int64)
 _NO_GRAPHS = Dataset("graphs", sizes_to_offsets(_NO_NUMBERS), sizes_to_offsets(_NO_NUMBERS), _NO_NUMBERS, _NO_NUMBERS)
 
@@ -190,7 +191,7 @@ def _no_format_message(path: Path) -> str:
     if path.is_file() and is_tu(path.parent):
         return f"{path}: is one file of a TU data set. Give its folder: {path.parent}"
     if path.is_file():
-        return f"{path}: unknown file type. Known: {', '.join(SUFFIXES)}, and folders."
+        return f"{path}: unknown file type. Known: {', '.join(SUFFIXES)}, and folders. {_CONVERT}"
     if not path.is_dir():
         return f"{path}: expected a file or folder, got a device, pipe or socket."
     message = f"{path}: the folder contains no data set (no NAME_A.txt or .graphml files)."

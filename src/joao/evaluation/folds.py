@@ -48,9 +48,9 @@ def folds(
     if counts.min() < num_folds:
         rarest, count = values[counts.argmin()], counts.min()
         name = class_names[rarest] if class_names else rarest
+        graphs = quantity(int(count), "graphs" if groups is None else "different_graphs")
         raise UserError(
-            f"folds: class '{name}' has {count} {'' if groups is None else 'different '}graphs, fewer than the "
-            f"{num_folds} folds. "
+            f"folds: class '{name}' has {graphs}, fewer than the {num_folds} folds. "
             + (f"Use at most {count} folds, or remove" if count > 1 else "Remove")
             + " the class."
         )

@@ -59,7 +59,7 @@ from joao.runs.ensemble import (
     train_members,
 )
 from joao.runs.folder import check_format, read_text
-from joao.runs.trained import TrainedEncoder, load_run, make_untrained, set_weights
+from joao.runs.trained import TrainedEncoder, load_run, make_untrained, model_path, set_weights
 from joao.training.device import limit_threads, make_fabric
 from joao.training.finetune import Classifier, Finetune, Finetuning
 from joao.training.metrics import Fit, FitEpoch
@@ -68,6 +68,7 @@ FILE = "finetune.json"
 FORMAT = 1
 MOST_FOREST_TASKS = 20  # each task has a forest of its own
 _DAMAGED = "{}: is damaged or not the finetune.json of a run"
+_NOT_FINETUNED = "{0}: was not fine-tuned. Run 'joao finetune {0} DATA --out FOLDER'."
 
 
 @dataclass(frozen=True)
@@ -489,6 +490,8 @@ def _with_classifier_weights(
 
 def load_finetuned(folder: Path, *, device: str = "auto", encoder: nn.Module | None = None) -> FinetunedModel:
     """Load a fine-tuned model from its folder or exported file."""
+    if model_path(folder) != folder:
+        raise UserError(_NOT_FINETUNED.format(folder))
     if not folder.exists():
         raise UserError(f"{folder}: no such file or folder. Create a fine-tuned model with 'joao finetune'.")
     trained = load_run(folder, device=device, encoder=encoder)
@@ -527,7 +530,7 @@ def read_finetune_json(folder: Path) -> tuple[str, dict[str, Any]]:
     """Return the kind of the labels and all fields of ``finetune.json``, whose types are checked by the caller."""
     path, text = folder / FILE, read_text(folder, FILE)
     if text is None:
-        raise UserError(f"{folder}: was not fine-tuned. Run 'joao finetune {folder} DATA --out FOLDER'.")
+        raise UserError(_NOT_FINETUNED.format(folder))
     with user_error_on_failure(_DAMAGED.format(path)):
         fields = parse_json(text)
         kind = check_value(fields.get("kind", "classes"), str, f"{path}: kind")

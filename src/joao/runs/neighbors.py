@@ -217,7 +217,9 @@ class _Blocks:
                     yield first_row, dataset
                 self.on_rows(self.num_rows)
         if self.num_rows == self.num_failures:
-            raise UserError(f"{self.name}: none of {self.num_rows} rows is a valid molecule.")
+            raise UserError(
+                f"{self.name}: no valid molecule in {quantity(self.num_rows, 'rows')}. The first: {self.first_failure}"
+            )
 
 
 def _names(dataset: Dataset, first_row: int) -> list[Named]:

@@ -35,8 +35,8 @@ def labelled_graphs(dataset: Dataset) -> tuple[Dataset, NDArray[np.int64], NDArr
     """Return the graphs with a class, their classes and their numbers in ``dataset``; an error if there are none."""
     if dataset.classes is None and dataset.targets is not None:
         raise UserError(
-            f"{dataset.name}: has tasks instead of classes. Use 'joao finetune --frozen', which scores tasks on "
-            "held-out graphs."
+            f"{dataset.name}: has tasks instead of classes. Use 'joao compare DATA --model RUN' or "
+            "'joao finetune --frozen', which score tasks on held-out graphs."
         )
     if dataset.classes is None or (dataset.classes < 0).all():
         raise UserError(f"{dataset.name}: has no graph labels, which scoring needs. 'joao embed' works without labels.")

@@ -6,6 +6,7 @@ import lzma
 import os
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -92,6 +93,41 @@ def test_pandas_index_column_is_not_a_task(write):
 @pytest.mark.parametrize("word", ["", " ", "NaN", "na", "N/A", "None", "null", "?"])
 def test_all_spellings_of_missing_values(write, word):
     assert cells(read_molecule_table(write(f"smiles,y,z\nC,{word},1\nO,1.5e0,{word}\n"))) == [[None, 1], [1.5, None]]
+
+
+def test_true_and_false_are_one_and_zero(write):
+    table = read_molecule_table(write("smiles,y,z,text\nC,True,1,yes\nO,,0.5,true\nN,FALSE,false,no\n"))
+    assert (table.tasks, table.ignored) == (("y", "z"), ("text",))
+    assert cells(table) == [[1, 1], [None, 0.5], [0, 0]]
+    assert cells(read_molecule_table(write("smiles,y\nC,true\n"), Columns(tasks=("y",)))) == [[1]]
+
+
+@pytest.mark.parametrize("values", [[">10", "5.1"], ["5.1", ">10"]])
+def test_the_cell_that_is_not_a_number_is_named_wherever_it_is(write, values):
+    table = read_molecule_table(write(f"smiles,y,text\nC,{values[0]},a\nO,{values[1]},b\n"))
+    assert (table.tasks, table.ignored) == ((), ("y", "text"))
+    assert table.rejected.keys() == {"y"}
+    assert_told(table.rejected["y"], f"line {2 + values.index('>10')}", "'>10'")
+
+
+def test_parquet_columns_of_odd_types(tmp_path):
+    """Oracle: the values in Python."""
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    codes = arrow.array([b"\xff\x00", None])
+    columns = {"active": [True, None], "bits": codes, "codes": codes.dictionary_encode(), "deep": [[1], [2]]}
+    columns |= {"half": arrow.array(np.array([1.5, 2], dtype=np.float16)), "day": [date(2026, 1, 1)] * 2}
+    parquet.write_table(arrow.table({"smiles": [b"CCO", b"\xff"], **columns}), tmp_path / "odd.parquet")
+    table = read_molecule_table(tmp_path / "odd.parquet")
+    assert table.smiles == ("CCO", "\ufffd")
+    assert (table.tasks, table.ignored) == (("active", "half"), ("bits", "codes", "day"))
+    assert cells(table) == [[1, 1.5], [None, 2]]
+    parquet.write_table(arrow.table({"SMILES": [["C"]], "active": [1]}), tmp_path / "deep.parquet")
+    for given in (None, "SMILES"):
+        with refused("deep.parquet", "SMILES", "text"):
+            read_molecule_table(tmp_path / "deep.parquet", Columns(smiles=given))
+    parquet.write_table(arrow.table({"SMILES": [["C"]], "drug": ["CC"]}), tmp_path / "other.parquet")
+    assert read_molecule_table(tmp_path / "other.parquet", Columns(smiles="drug")).smiles == ("CC",)
 
 
 def test_task_column_that_starts_with_missing_values(write):

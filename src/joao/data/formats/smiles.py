@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,7 @@ IDENTIFIER_NAMES = (
     "molecule_name", "sample_id", "substance_id",
 )  # fmt: skip
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
+_TRUTH = {"true": 1.0, "false": 0.0}
 _EMPTY = ("", "na", "n/a", "nan", "null", "none", "?")
 _ROWS_PER_CHUNK = 1024
 _LARGEST = float(np.finfo(np.float32).max)
@@ -81,8 +82,8 @@ def is_molecule_table(path: Path) -> bool:
         return False  # the reader of edge lists reports what is missing
     listed = ", ".join(header)[:200] or "an empty file"
     raise UserError(
-        f"{path}:1: neither a table of molecules, with a column 'smiles' (another name can be given with --smiles, in "
-        f"Python smiles=), nor an edge list, with the columns {', '.join(NEEDED)}. Found: {listed}."
+        f"{path}:1: no column 'smiles' (--smiles COLUMN, in Python smiles=, gives another name) and not the columns of "
+        f"an edge list ({', '.join(NEEDED)}). The first line must name the columns; it has: {listed}."
     )
 
 
@@ -96,11 +97,10 @@ def read_molecules(path: Path, columns: Columns, options: ReadOptions) -> Datase
 
 def no_molecules_message(path: Path, dataset: Dataset) -> str:
     """Error message for a table without a valid molecule."""
-    first = dataset.failures[0]
-    return (
-        f"{path}:{first.line}: {short_repr(first.text)} is not a molecule ({first.reason}), and neither is any other "
-        f"of {len(dataset.failures)} rows. If another column contains the SMILES, give its name."
-    )
+    first, count = dataset.failures[0], len(dataset.failures)
+    others = f", and neither is any other of {count} rows" if count > 1 else ""
+    fix = "" if ".sdf" in path.name.lower() else " If another column contains the SMILES, give its name."
+    return f"{path}:{first.line}: {short_repr(first.text)} is not a molecule ({first.reason}){others}.{fix}"
 
 
 def table_graphs(table: MoleculeTable, columns: Columns, options: ReadOptions) -> Dataset:
@@ -252,7 +252,14 @@ def _parquet_rows(path: Path, columns: Columns) -> Iterator[Row]:
     """
     arrow = import_parquet(path)
     with open_parquet(path) as file:
-        names = [field.name for field in file.schema_arrow if not arrow.types.is_nested(field.type)]
+        nested = {field.name for field in file.schema_arrow if arrow.types.is_nested(field.type)}
+        names = [name for name in file.schema_arrow.names if name not in nested]
+        known_names = SMILES_NAMES if columns.smiles is None else (columns.smiles,)
+        if nested and not {*known_names} & {*names, *map(_plain_name, names)}:
+            found = join_names(sorted(nested), 20)
+            raise UserError(
+                f"{path}: no SMILES column: {found} cannot be one. Write one SMILES, as text, in each cell."
+            )
         if columns.tasks is not None:
             named = {columns.smiles, columns.identifiers, *columns.tasks}
             known = {*SMILES_NAMES, *IDENTIFIER_NAMES}
@@ -260,8 +267,19 @@ def _parquet_rows(path: Path, columns: Columns) -> Iterator[Row]:
         yield 1, names
         rows = count(1)
         for batch in file.iter_batches(batch_size=_ROWS_PER_CHUNK, columns=names):
-            cells = [column.cast(arrow.string()).fill_null("").to_pylist() for column in batch.columns]
+            cells = [_texts(column) for column in batch.columns]
             yield from ((next(rows), list(row)) for row in zip(*cells, strict=True))
+
+
+def _texts(column: Any) -> list[str]:
+    """Cells of an Arrow column as text; bytes that are not UTF-8, such as those of a fingerprint, are replaced."""
+    import pyarrow
+
+    try:
+        texts: list[str] = column.cast(pyarrow.string()).fill_null("").to_pylist()
+    except pyarrow.ArrowInvalid:
+        return [(cell or b"").decode(errors="replace") for cell in column.to_pylist()]
+    return texts
 
 
 def _roles(place: str, names: list[str], columns: Columns) -> _Roles:
@@ -378,9 +396,11 @@ class _Reader:
             if first is None:
                 return
             if not self.is_given and _number(first[1]) is None:
+                reason = f"line {first[0]} has {short_repr(first[1])}"
                 if _DECIMAL_COMMA.fullmatch(first[1].strip()):
-                    reason = f"line {first[0]} has {short_repr(first[1])}. Write a decimal point"
-                    self.rejected[self.names[number]] = reason
+                    self.rejected[self.names[number]] = f"{reason}. Write a decimal point"
+                elif any(_number(cell) is not None for cell in cells):
+                    self.rejected[self.names[number]] = f"{reason}, which is not a 32-bit number"
                 self._ignore(number)
                 return
             self.labels[number] = [np.full(len(self.smiles), np.nan, dtype=np.float32)]
@@ -445,6 +465,6 @@ def _is_empty(cell: str) -> bool:
 
 
 def _number(cell: str) -> float | None:
-    """Value of a cell; None for text, infinity and numbers beyond 32 bits."""
-    value = parse_number(cell)
+    """Value of a cell, 1 and 0 for True and False; None for text, infinity and numbers beyond 32 bits."""
+    value = _TRUTH.get(cell.strip().casefold(), parse_number(cell))
     return value if value is not None and abs(value) <= _LARGEST else None

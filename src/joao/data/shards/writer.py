@@ -70,7 +70,8 @@ class BlockSource:
             converted_by = featuriser_version(options.standardise) if self.format.has_columns else ""
             self.stamp = f"{content} {columns} {converted_by}"
         else:
-            self.whole = self.whole or read_path(self.path, columns, options)
+            if self.whole is None:  # an empty data set is false, too
+                self.whole = read_path(self.path, columns, options)
             if options.standardise:
                 check_standardised(self.whole)
             self.stamp = f"{self.whole.fingerprint} {len(self.whole)}"
