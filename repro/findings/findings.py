@@ -66,11 +66,6 @@ class Findings:
         """Return the number of claims by verdict, as text."""
         return ", ".join(f"{self.count(word)} {PLURALS[word]}" for word in words or PLURALS)
 
-    def named(self, word: str) -> str:
-        """Return the number of claims with a verdict and their own numbers, as text."""
-        numbers = [claim.number for claim, each in zip(self.claims, self.verdicts, strict=True) if each.word == word]
-        return f"{self.counts(word)} ({', '.join(numbers)})" if numbers else self.counts(word)
-
     def about(self) -> str:
         """Return how to read the table."""
         tested = len(self.claims) - self.count(NOT_TESTED)

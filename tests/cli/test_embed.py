@@ -2,6 +2,7 @@
 
 import csv
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -111,3 +112,13 @@ def test_folder_and_file_of_parquet(joao, mutag_run, mutag_tuned, tmp_path):
     folder, file = (parquet.read_table(tmp_path / name) for name in ("predicted", "predicted.parquet"))
     assert folder.replace_schema_metadata().equals(file.replace_schema_metadata())
     assert folder.column_names == ["row", "id", "predicted", "p_-1", "p_1"]
+
+
+def test_a_folder_without_a_valid_molecule_is_an_error_that_keeps_the_list(joao):
+    pytest.importorskip("rdkit")
+    Path("named.csv").write_text("smiles,structure\nA1,CCO\nA2,CCN\n")
+    outcome = joao("embed", "molecules", "named.csv", "--out", "parts", "--device", "cpu", "--quiet")
+    assert_refused(outcome, "named.csv", "2 rows", "_failures.csv", "--smiles")
+    assert Path("parts/_failures.csv").read_text().count("\n") == 3
+    right = joao("embed", "molecules", "named.csv", "--smiles", "structure", "--out", "others", "--device", "cpu")
+    assert right.code == 0

@@ -137,6 +137,11 @@ def write_folder(
     for notice in written.notices:
         output.notice(notice)
     failed, unknown = written.num_failures, sum(part.unknown_labels for part in written.parts)
+    if failed == len(written) > 0:
+        raise UserError(
+            f"{source}: none of {quantity(failed, 'rows')} is a valid molecule, see {out / FAILURES}. "
+            "If another column contains the SMILES, give its name with --smiles, and another --out."
+        )
     if failed:
         output.notice(
             f"{failed} of {len(written)} rows are not valid molecules. They are null, and listed in {out / FAILURES}."
