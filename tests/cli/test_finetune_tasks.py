@@ -316,3 +316,40 @@ def test_bace(joao, run, tmp_path):
     assert figures(outcome.out.splitlines()[3])[0] == pytest.approx(area, abs=6e-4)
     ones = [int(each) for each in classes].count(1)
     assert list(found.info.labels_per_task["Class"]) == [len(classes) - ones, ones]
+
+
+def test_the_split_of_a_column_is_kept(joao, run, tmp_path):
+    """Oracle: the test error by hand, from the predictions of the rows that the column names."""
+    parts = ["valid" if n % 10 == 4 else "Test" if n % 10 > 6 else "train" for n in range(60)]
+    size = ["" if n % 7 == 3 else each for n, each in enumerate(SIZES)]
+    write_table("mine.csv", size=size, part=parts)
+    outcome = joao("finetune", run, "mine.csv", "--task", "size", "--split", "part", "--out", "tuned", "--epochs", 3)
+    assert (outcome.code, outcome.err) == (0, "")
+    found = load_finetuned(tmp_path / "tuned", device="cpu")
+    labelled = [n for n in range(60) if n % 7 != 3]
+    test = [n for n in labelled if parts[n] == "Test"]
+    validation = [n for n in labelled if parts[n] == "valid"]
+    info = found.info
+    assert (info.num_train, info.num_validation) == (len(labelled) - len(test) - len(validation), len(validation))
+    assert (info.split, info.num_test, info.test_share) == ("given", len(test), len(test) / len(labelled))
+    assert joao("predict", "tuned", "mine.csv", "--out", "predictions.csv").code == 0
+    predicted = np.array([float(line[1]) for line in rows("predictions.csv")[1:]])
+    errors = predicted[test] - [float(SIZES[n]) for n in test]
+    assert found.scores["test"]["rmse"] == pytest.approx(np.sqrt(np.mean(errors**2)), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--split", "prt"], ["prt", "part"]),
+        (["--split", "size"], ["train", "validation", "test", SIZES[0]]),
+        (["--split", "part", "--test-share", 0.2], ["--test-share", 0.2]),
+        (["--split", "part", "--validation-share", 0.2], ["--validation-share", 0.2]),
+        (["--split", "one"], [60, 0]),
+    ],
+)
+def test_split_columns_that_cannot_be_used(joao, run, words, named, tmp_path):
+    write_table("mine.csv", size=SIZES, part=["train", "test"] * 30, one=["train"] * 60)
+    outcome = joao("finetune", run, "mine.csv", "--task", "size", "--out", "tuned", "--epochs", 3, *words)
+    assert_refused(outcome, "mine", *named)
+    assert not (tmp_path / "tuned").exists()

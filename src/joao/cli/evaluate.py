@@ -196,10 +196,7 @@ def compare(
     from joao.comparison.molecules import TablePlan, has_tasks_only
     from joao.comparison.record import Plan
     from joao.comparison.table import check_out, closing_lines, heading, run
-    from joao.data.formats.smiles import read_text_column
-    from joao.data.names import resolve_path
     from joao.data.sources import is_table
-    from joao.evaluation.splits import SHARES
     from joao.runs.folder import Run
     from joao.runs.scoring import labelled_graphs
     from joao.runs.trained import model_path
@@ -215,8 +212,7 @@ def compare(
         if methods is not None:
             raise UserError("compare: --methods cannot be chosen for tasks of molecules; all are compared.")
         _check_unused("classes", {"--twins-together": twins_together, "--scorer": scorer != "auto"})
-        path = None if split in SHARES else resolve_path(source, data_root)
-        parts = None if path is None else [read_text_column(path, split)[row] for row in dataset.rows]
+        parts = inputs.split_column(dataset, split, source, data_root)
         kind = split if parts is None else "scaffold"
         table_plan = TablePlan(model, kind, folds or 5, partitions or 1, epochs or 20, cores, device, precision)
         data = inputs.source_words(source, columns, data_root)

@@ -35,7 +35,8 @@ def finetune(
     split: str | None = Option(
         None,
         show_default="scaffold for molecules, else random",
-        help="random or, for molecules, scaffold: molecules with the same scaffold stay in the same part.",
+        help="random or, for molecules, scaffold (molecules with the same scaffold stay in the same part) or the name "
+        "of a column of train, validation and test.",
     ),
     validation_share: float | None = Option(
         None, show_default="0.2, or 0.1 for a scaffold split", help="Fraction of the graphs used to choose the epoch."
@@ -98,6 +99,7 @@ def finetune(
     if dataset.has_fingerprint(*trained.info.finetuned_on) and not from_scratch:
         output.notice(f"{run}: was fine-tuned on these labels before, including those of the validation graphs.")
     inputs.warn_unknown_labels(trained.info.features, dataset, output)
+    parts = inputs.split_column(dataset, split, source, data_root)
     steps = ("training 3 members", 3) if ensemble else ("fine-tuning", epochs)
     with claim_folder(out), output.progress(*steps) as bar:
         try:
@@ -106,7 +108,7 @@ def finetune(
                 dataset,
                 settings,
                 tasks=names,
-                split=split,
+                split=split if parts is None else parts,
                 validation_share=validation_share,
                 test_share=test_share,
                 seed=seed,
@@ -155,10 +157,12 @@ def _print_finetuned(finetuned: FinetunedModel, kind: str, output: Output) -> No
     name, figures = format_scores(finetuned.scores["test"])
     tested = quantity(info.num_test, kind)
     if figures is None:
-        fix = "Try --split random, or" if info.split == "scaffold" else "Try"
-        output.say(f"No test {name}: no task has both 0 and 1 among {tested}. {fix} a larger --test-share.")
+        fixes = {"scaffold": "Try --split random, or a larger --test-share.", "given": "Give more of them."}
+        fix = fixes.get(info.split, "Try a larger --test-share.")
+        output.say(f"No test {name}: no task has both 0 and 1 among {tested}. {fix}")
     else:
-        choice = "with other scaffolds" if info.split == "scaffold" else "chosen at random"
+        choices = {"scaffold": "with other scaffolds", "given": "of the given split"}
+        choice = choices.get(info.split, "chosen at random")
         output.say(f"Test {name} {figures}, on {tested} {choice}, evaluated once.")
         if finetuned.members:
             _print_members(finetuned.scores["test"], name, output)

@@ -165,6 +165,19 @@ def read_data(
     return in_memory(open_data(source, data_root, output, columns, then))
 
 
+def split_column(dataset: Dataset, split: str | None, source: str, data_root: str | None) -> list[str] | None:
+    """Part of each graph of ``dataset`` in the column ``split`` of the table ``source``; None if it is no column."""
+    from joao.data.formats.smiles import read_text_column
+    from joao.data.names import resolve_path
+    from joao.data.sources import is_table
+    from joao.evaluation.splits import SHARES
+
+    if split is None or split in SHARES or not is_table(source, data_root):
+        return None
+    cells = read_text_column(resolve_path(source, data_root), split)
+    return [cells[row] for row in dataset.rows]
+
+
 def open_run_data(run: Path, recipe: Recipe, data_root: str | None, output: Output) -> Dataset | Shards:
     """Open the graphs that a run was trained on; an error names the run."""
     try:

@@ -36,7 +36,7 @@ from joao.core.registry import check_options, check_value, make_record
 from joao.data.dataset import Dataset
 from joao.data.duplicates import merge_duplicates
 from joao.data.molecules import STANDARDISED, featuriser_version, is_standardised
-from joao.evaluation.splits import SHARES, Split, default_split, split_graphs, split_notice
+from joao.evaluation.splits import SHARES, Split, default_split, given_split, split_graphs, split_notice
 from joao.evaluation.targets import (
     KINDS,
     BinaryTargets,
@@ -255,7 +255,7 @@ def finetune(
     *,
     kind: str | None = None,
     tasks: Sequence[str] = (),
-    split: str | None = None,
+    split: str | Sequence[str] | None = None,
     validation_share: float | None = None,
     test_share: float | None = None,
     seed: int = 0,
@@ -284,8 +284,8 @@ def finetune(
         kind: ``classes``, ``binary`` or ``numbers``; None: classes if there are any and no ``tasks`` are given,
             otherwise ``binary`` if all labels are 0 or 1, else ``numbers``.
         tasks: columns of labels to learn; empty: all.
-        split: a key of :data:`joao.evaluation.splits.SHARES`; None: ``scaffold`` for molecules with tasks, otherwise
-            ``random``.
+        split: a key of :data:`joao.evaluation.splits.SHARES`, or a part for each graph of ``dataset``, see
+            :func:`joao.evaluation.splits.given_split`; None: ``scaffold`` for molecules with tasks, else ``random``.
         validation_share: share of the graphs that choose the epoch; None: default of the split.
         test_share: share of the graphs that are evaluated once, at the end; None: default of the split.
         seed: seed of the split, the initial weights of the linear layer and the batches.
@@ -299,7 +299,11 @@ def finetune(
     """
     started = time.perf_counter()
     fingerprint = dataset.fingerprint
-    dataset, _, merged = merge_duplicates(dataset)
+    parts_of_graphs = None if split is None or isinstance(split, str) else list(split)
+    if parts_of_graphs is not None:
+        _check_given_split(dataset, parts_of_graphs, validation_share, test_share)
+        dataset = replace(dataset, groups=np.arange(len(dataset)))  # so that the parts can follow the labelled graphs
+    dataset, _, merged = merge_duplicates(dataset, parts_of_graphs)
     is_inferred, left_out = kind is None, None
     if is_inferred and not tasks and dataset.classes is None and dataset.targets is not None:
         dataset, left_out = select_tasks_of_a_kind(dataset)
@@ -313,11 +317,18 @@ def finetune(
         split_notice(dataset, test_share) if split is None else None,
         integer_labels_notice(dataset) if kind == "numbers" and is_inferred else None,
     ]
-    split = default_split(dataset) if split is None else split
-    default_shares = SHARES.get(split, (0.0, 0.0))
-    validation_share = default_shares[0] if validation_share is None else validation_share
-    test_share = default_shares[1] if test_share is None else test_share
-    parts = split_graphs(dataset, split, validation_share, test_share, seed)
+    if parts_of_graphs is None:
+        kind_of_split = default_split(dataset) if split is None else str(split)
+        default_shares = SHARES.get(kind_of_split, (0.0, 0.0))
+        validation_share = default_shares[0] if validation_share is None else validation_share
+        test_share = default_shares[1] if test_share is None else test_share
+        parts = split_graphs(dataset, kind_of_split, validation_share, test_share, seed)
+    else:
+        assert dataset.groups is not None
+        kind_of_split = "given"
+        parts = given_split(dataset, [parts_of_graphs[number] for number in dataset.groups])
+        dataset = replace(dataset, groups=None)
+        validation_share, test_share = (len(each) / len(dataset) for each in (parts.validation, parts.test))
     if kind != "classes":
         check_learnable(dataset, kind, parts.train)
     for notice in filter(None, notices):
@@ -362,7 +373,7 @@ def finetune(
         versions=versions(),
         machine=machine(fabric.device),
         command=command(),
-        split=split,
+        split=kind_of_split,
         test_share=test_share,
         num_test=len(parts.test),
         labels_per_task=_labels_per_task(dataset, kind),
@@ -380,6 +391,16 @@ def finetune(
         members=members,
     )
     return replace(finetuned, scores=_score(finetuned, dataset, parts, seed, jobs))
+
+
+def _check_given_split(
+    dataset: Dataset, parts: Sequence[str], validation_share: float | None, test_share: float | None
+) -> None:
+    if len(parts) != len(dataset):
+        raise UserError(f"{dataset.name}: split: expected a part for each of {len(dataset)} graphs, got {len(parts)}.")
+    for name, share in (("validation_share", validation_share), ("test_share", test_share)):
+        if share is not None:
+            raise UserError(f"{dataset.name}: {name} {share} has no effect, because the split is given. Leave it out.")
 
 
 def _untrained(trained: TrainedEncoder, dataset: Dataset, parts: Split, device: str) -> TrainedEncoder:
