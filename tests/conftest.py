@@ -5,6 +5,7 @@ import gzip
 import importlib.metadata
 import os
 import pickle
+import signal
 import warnings
 import zipfile
 from collections import Counter
@@ -37,6 +38,8 @@ hypothesis.settings.register_profile("joao", deadline=None, derandomize=True, ma
 hypothesis.settings.register_profile("thorough", hypothesis.settings.get_profile("joao"), max_examples=100)
 hypothesis.settings.load_profile("joao")
 torch.set_num_threads(1)
+# A command in the background begins with Ctrl-C ignored, which some tests wait for.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 # The tests are about the plain path, on every machine; those of the compiled core set this themselves.
 os.environ["JOAO_NATIVE"] = "off"
 # Lightning, which takes this function when it is imported, would search all packages for callbacks in every training.
