@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from typer import Argument, Option
 
 from joao.cli.output import Output, quantity, shell_quote
-from joao.core.errors import UserError
+from joao.core.errors import UserError, suggest
 from joao.core.processes import all_cores as all_cores
 from joao.data.formats import DATA_HELP
 
@@ -169,11 +169,14 @@ def split_column(dataset: Dataset, split: str | None, source: str, data_root: st
     """Part of each graph of ``dataset`` in the column ``split`` of the table ``source``; None if it is no column."""
     from joao.data.formats.smiles import read_text_column
     from joao.data.names import resolve_path
-    from joao.data.sources import is_table
+    from joao.data.sources import csv_header, is_table
     from joao.evaluation.splits import SHARES
 
     if split is None or split in SHARES or not is_table(source, data_root):
         return None
+    header = csv_header(source, data_root)
+    if header and split not in header:
+        raise UserError(f"split: '{split}' is no kind and no column of {source}. {suggest(split, [*SHARES, *header])}")
     cells = read_text_column(resolve_path(source, data_root), split)
     return [cells[row] for row in dataset.rows]
 
