@@ -50,6 +50,7 @@ from repro.studies import (
     molecule_tables,
     mutants,
     pair_losses,
+    preset_large,
     processes,
     reading_order,
     remade,
@@ -104,6 +105,9 @@ _TABLES: dict[str, Callable[[], str]] = {
     "defaults-cpu": partial(defaults.table_page, "defaults-cpu"),
     "combinations": lambda: combinations.page(sweep.record_file(RECORDS / "combinations.jsonl").read()),
     "few-labels": lambda: few_labels.page(sweep.record_file(RECORDS / "few-labels.jsonl").read()),
+    "preset-large": lambda: preset_large.page(
+        *(sweep.record_file(RECORDS / f"{name}.jsonl").read() for name in ("preset-large", "combinations"))
+    ),
     "frozen-few-labels": lambda: frozen_few_labels.page(
         *(sweep.record_file(RECORDS / f"{name}.jsonl").read() for name in ("frozen-few-labels", "few-labels"))
     ),
