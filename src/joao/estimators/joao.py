@@ -66,7 +66,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
             ``update_batches``, ``decay``.
         targets: for molecules, also predict ``descriptors``, ``ecfp`` or both: a list, or a dictionary of weights, in
             which ``contrastive`` is the weight of the method's own loss (:mod:`joao.training.targets`).
-        preset: ``large``: width 128 and 40 epochs, which is better and takes many times as long on a CPU.
+        preset: ``large``: width 128 and 40 epochs, which takes many times as long on a CPU (docs/encoders.md).
         max_degree: largest degree of the feature rule ``degree``.
         random_state: random seed, or a numpy ``RandomState`` or ``Generator`` to draw one from; None draws one.
         device: ``auto``, ``cpu``, ``cuda`` or a certain GPU such as ``cuda:1``.
