@@ -176,7 +176,8 @@ def split_column(dataset: Dataset, split: str | None, source: str, data_root: st
         return None
     header = csv_header(source, data_root)
     if header and split not in header:
-        raise UserError(f"split: '{split}' is no kind and no column of {source}. {suggest(split, [*SHARES, *header])}")
+        known = suggest(split, [*SHARES, *header])
+        raise UserError(f"split: '{split}' is neither a kind of split nor a column of {source}. {known}")
     cells = read_text_column(resolve_path(source, data_root), split)
     return [cells[row] for row in dataset.rows]
 
