@@ -1,5 +1,8 @@
 """Comparison on tables of molecules. Oracles: hand computations from the recorded folds, and scikit-learn's metrics."""
 
+import json
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
@@ -140,12 +143,78 @@ def test_given_split_has_seeds_and_missing_labels_are_left_out(quick):
     assert comparison.record["protocol"]["split"] == "given"
 
 
+def test_continues_after_an_interruption(quick, tmp_path, monkeypatch):
+    table, path = make_table(), tmp_path / "record.json"
+    whole = compare_table(table, quick, out=tmp_path / "whole.json").record
+    fits = []
+
+    def two_fits(work, *arguments, **options):
+        if len(fits) == 2:
+            raise KeyboardInterrupt
+        fits.append((work.methods, work.fold))
+        return predict_split(work, *arguments, **options)
+
+    monkeypatch.setattr(molecules, "predict_split", two_fits)
+    with pytest.raises(KeyboardInterrupt):
+        compare_table(table, quick, out=path)
+    assert fits == [(("finetuned",), 0), (("finetuned",), 1)]
+    kept = json.loads(path.read_text())["methods"]
+    assert kept["finetuned"]["metrics"] == whole["methods"]["finetuned"]["metrics"]
+    assert kept["ecfp"]["metrics"] == {"roc_auc": [[None, None]]}
+    monkeypatch.setattr(molecules, "predict_split", predict_split)
+    states = []
+    again = compare_table(table, quick, on_state=lambda *each: states.append(each), out=path).record
+    assert {total for *_, total in states} == {2}
+    assert json.loads(path.read_text()) == json.loads(json.dumps(again))
+    for name, entry in whole["methods"].items():
+        assert again["methods"][name]["metrics"] == entry["metrics"], name
+    monkeypatch.setattr(molecules, "predict_split", None)  # nothing is left to compute
+    assert compare_table(table, quick, out=path).record == again
+
+
+def test_ensemble_is_the_mean_of_its_members_and_takes_their_time(quick):
+    table = make_table(("size",))
+    (fold, _) = molecule_folds(table, "scaffold", 2, 0)
+    columns = molecules.molecule_columns(table.smiles, ("ecfp", "descriptors"))
+    columns["encoder"] = columns["descriptors"]
+    methods = [*molecules.MEMBERS, "ensemble"]
+    predicted, seconds = predict_split(Work(fold, 0, methods), data=Labelled(table, "numbers", columns), plan=quick)
+    parts = [predicted[name] for name in molecules.MEMBERS]
+    assert predicted["ensemble"] == pytest.approx((parts[0] + parts[1] + parts[2]) / 3)
+    assert seconds["ensemble"] >= sum(seconds[name] for name in molecules.MEMBERS)
+
+
+def test_other_records_are_not_continued(quick, tmp_path, monkeypatch):
+    table, path = make_table(), tmp_path / "record.json"
+    compare_table(table, quick, out=path)
+    monkeypatch.setattr(molecules, "predict_split", None)  # nothing is computed
+    text = path.read_text()
+    other_labels = molecules.replace(table, targets=1 - table.targets)
+    for data, plan, value in (
+        (table, replace(quick, epochs=2), "plan"),
+        (table, replace(quick, folds=3), "plan"),
+        (other_labels, quick, "data"),
+    ):
+        with refused(path.name, value):
+            compare_table(data, plan, out=path)
+    for old, new, values in (
+        ("table of molecules", "comparison", ["protocol"]),
+        ('"ensemble"', '"ensembles"', ["ensemble"]),
+        ("{", "[", []),
+        ("0.5", "[0.5]", ["mean"]),
+    ):
+        path.write_text(text.replace(old, new, 1))
+        with refused(path.name, *values):
+            compare_table(table, quick, out=path)
+    assert path.read_text() == text.replace("0.5", "[0.5]", 1)
+
+
 def of_values(kind, **values):
     """A comparison with made-up values of the first metric, one per fold."""
     metric = "roc_auc" if kind == "binary" else "rmse"
     other = {} if kind == "binary" else {"mae": [[1.0] * 4], "spearman": [[None] * 4]}
     methods = {
-        name: {"what": "", "metrics": {metric: [values.get(name, values["others"])], **other}, "seconds": None}
+        name: {"what": "", "metrics": {metric: [values.get(name, values["others"])], **other}, "seconds": [[1.0] * 4]}
         for name in METHODS
     }
     return TableComparison(

@@ -190,7 +190,7 @@ def compare(
     together, to find out which to use.
 
     Prints accuracy, gain, time and memory of every method, and a verdict with a confidence interval. Ctrl-C keeps and
-    prints the partitions that are finished.
+    prints the partitions that are finished; for tasks it keeps what is finished in a --out that ends in .json.
     """
     from joao.comparison.methods import choose_methods
     from joao.comparison.molecules import TablePlan, has_tasks_only
@@ -227,10 +227,7 @@ def compare(
     plan = Plan(choice.names, partitions or 5, folds or 10, epochs, device, cores, twins_together, cast(Any, scorer))
     comparison = run(dataset, plan, out, output.shown)
     if not comparison.record["partitions"]:
-        kept = "Nothing is kept" if out else "Nothing is kept; use --out FILE.json to keep finished work"
-        if out and out.exists():
-            kept = f"Finished work is in {out}; run the same command again to continue"
-        raise Interrupted(f"interrupted before the first partition was finished. {kept}.")
+        raise Interrupted(f"interrupted before the first partition was finished. {_what_is_kept(out)}.")
     _print_table(comparison, heading(comparison), closing_lines(comparison), output)
     _print_path(out, output)
     if "interrupted" in comparison.record:
@@ -249,13 +246,19 @@ def _compare_tasks(
     try:
         table = run_table(dataset, plan, out, output.shown, parts, output.notice)
     except KeyboardInterrupt:
-        fix = "Tasks are compared in one go; --epochs, --folds and --partitions shorten it"
-        raise Interrupted(f"interrupted. Nothing is kept. {fix}.") from None
+        raise Interrupted(f"interrupted. {_what_is_kept(out)}.") from None
     _print_table(table, table.heading, table.closing_lines, output)
     _print_path(out, output)
     tasks = "".join(f" --task {shell_quote(task)}" for task in table.record["tasks"])
     ensemble = " --ensemble" if table.best_with_encoder == "ensemble" else ""
     output.suggest(f"finetune {shell_quote(plan.model)} {data}{tasks}{ensemble}", Path("runs/mine"))
+
+
+def _what_is_kept(out: Path | None) -> str:
+    """Describe what an interrupted comparison without a result has written to ``out``."""
+    if out and out.exists():
+        return f"Finished work is in {out}; run the same command again to continue"
+    return "Nothing is kept" if out and out.suffix == ".json" else "Nothing is kept; use --out FILE.json to keep work"
 
 
 def _check_unused(needs: str, options: Mapping[str, bool]) -> None:

@@ -44,6 +44,7 @@ class TableRow:
         deviation: standard deviation of the first metric over folds, or over seeds of a given split.
         difference: difference of the first metric to that of :data:`REFERENCE` on the same molecules.
         seconds: seconds of one fit with its predictions, mean over folds; columns and embeddings are computed before.
+            Those of the ensemble are the sum over its members.
     """
 
     method: str
@@ -51,7 +52,7 @@ class TableRow:
     metrics: Mapping[str, float | None]
     deviation: float | None
     difference: Gain | None
-    seconds: float | None
+    seconds: float
 
 
 @final
@@ -78,7 +79,8 @@ class TableComparison(Tabular):
             values = self._values(name)
             difference = None if name == REFERENCE else paired_gain(values, self._values(REFERENCE))
             deviation = sample_std(values.ravel().tolist())
-            table_rows.append(TableRow(name, entry["what"], metrics, deviation, difference, entry["seconds"]))
+            seconds = float(np.mean(entry["seconds"]))
+            table_rows.append(TableRow(name, entry["what"], metrics, deviation, difference, seconds))
         return table_rows
 
     @property
@@ -144,8 +146,7 @@ class TableComparison(Tabular):
             gain = row.difference
             difference = "" if gain is None else f"{gain.mean:+.3f} ({gain.low:+.3f} to {gain.high:+.3f})"
             deviation = "" if row.deviation is None else f" ± {row.deviation:.3f}"
-            seconds = "" if row.seconds is None else f"{row.seconds:.1f}"
-            lines.append([row.method, f"{score}{deviation}", difference, *further, seconds])
+            lines.append([row.method, f"{score}{deviation}", difference, *further, f"{row.seconds:.1f}"])
         return ["method", first, f"{first} - {REFERENCE} (95 % CI)", *others, "seconds"], lines
 
     def _numbers(self) -> tuple[list[str], list[list[Any]]]:

@@ -1,9 +1,10 @@
 """Compare methods on a table of molecules: which one predicts its tasks best, and is an encoder worth it?"""
 
 import copy
+import hashlib
 import itertools
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,15 +17,16 @@ from numpy.typing import NDArray
 from joao.baselines.forests import Columns, Forests, molecule_columns
 from joao.baselines.kernel_ridge import KernelRidge, fit_ridge, mean_and_scale, to_predictions
 from joao.comparison.molecule_table import KERNELS, MEMBERS, METHODS, METRICS, TableComparison
-from joao.core.errors import UserError, short_repr, suggest
+from joao.comparison.record import Record, check_same_comparison
+from joao.core.errors import UserError, short_repr, suggest, user_error_on_failure
+from joao.core.files import check_new_file, parse_json, read_regular, user_error_on_os_error, write_json
 from joao.core.processes import map_in_processes
 from joao.core.provenance import command, machine, versions
-from joao.core.registry import check_minimum
-from joao.data.dataset import Dataset
+from joao.core.registry import check_minimum, check_value
+from joao.data.dataset import Dataset, as_bytes
 from joao.data.duplicates import merge_duplicates
 from joao.evaluation.folds import hash_parts
 from joao.evaluation.splits import SHARES, Split, given_split, molecule_folds
-from joao.evaluation.statistics import mean
 from joao.evaluation.targets import (
     BinaryTargets,
     NumberTargets,
@@ -35,13 +37,17 @@ from joao.evaluation.targets import (
     select_tasks_of_a_kind,
     task_figures,
 )
+from joao.runs.parts import model_hash
 from joao.runs.trained import load_run, model_path
 from joao.training.device import limit_threads, make_fabric, pick_device
 from joao.training.finetune import Finetune, Finetuning
 
 Predictions = dict[str, NDArray[np.float64]]
 Splits = Sequence[Sequence[Split]]  # by seed and fold
-SeedAndFold = tuple[int, int]
+# Fine-tuning takes longest, so it comes first.
+GROUPS = (("finetuned",), tuple(name for name in METHODS if name != "finetuned"))
+# A record can only be continued if these are equal.
+IDENTITY = ("protocol", "data", "kind", "tasks", "plan", "split hashes", "encoder", "versions", "machine")
 
 
 @dataclass(frozen=True)
@@ -85,6 +91,7 @@ class Work(NamedTuple):
     split: Split
     seed: int
     methods: Sequence[str]
+    fold: int = 0
 
 
 class State(NamedTuple):
@@ -107,7 +114,7 @@ def predict_split(
     # Methods without epochs need no validation molecules, and also learn from them.
     train = np.concatenate([work.split.train, work.split.validation])
     labels, test = dataset.targets, work.split.test
-    predicted, seconds = Predictions(), {}
+    predicted, seconds = Predictions(), dict[str, float]()
     for number, name in enumerate(work.methods):
         started = time.perf_counter()
         on_state(State(name, number / len(work.methods)))
@@ -117,6 +124,9 @@ def predict_split(
             predicted[name] = _finetune(data, work, plan, on_state)
         elif name == "frozen_linear":
             predicted[name] = _ridge(columns["encoder"][train], labels[train], columns["encoder"][test], kind)
+        elif name == "ensemble":  # its members come before it
+            predicted[name] = np.mean([predicted[each] for each in MEMBERS], axis=0)
+            started -= sum(seconds[each] for each in MEMBERS)
         elif name in KERNELS:
             parts = [{each: columns[each][rows] for each in KERNELS[name]} for rows in (train, test)]
             predicted[name] = KernelRidge.fit(parts[0], labels[train], kind, work.seed).predict(parts[1])
@@ -171,6 +181,7 @@ def compare_table(
     split: Sequence[str] | None = None,
     on_state: Callable[[str, float, int], None] = lambda text, done, total: None,
     on_notice: Callable[[str], None] = lambda notice: None,
+    out: Path | None = None,
 ) -> TableComparison:
     """Train and test all methods on the same splits of a table of molecules.
 
@@ -181,9 +192,12 @@ def compare_table(
         split: a given split, see :func:`given_split`, one entry per molecule of ``dataset``; None: folds. A given split
             is computed with ``max(3, plan.partitions)`` seeds.
         on_state: called with what is being done, the number of finished fits with a share of these, and of all fits.
+        out: the record, written after every fit; fits that it already contains are skipped.
     """
     if not dataset.smiles or dataset.kind != "molecules":
         raise UserError(f"{dataset.name}: comparing tasks needs molecules with SMILES. Give a table of SMILES.")
+    if out is not None and not out.exists():
+        check_new_file(out)
     dataset, kept, merged = merge_duplicates(dataset, split)
     if merged is not None:
         on_notice(merged)
@@ -206,44 +220,100 @@ def compare_table(
         splits = [[part] for _ in range(max(3, plan.partitions))]
     for each in itertools.chain.from_iterable(splits):
         _check_split(labelled, kind, each)
-    started = time.perf_counter()
-    columns = molecule_columns(labelled.smiles, ("ecfp", "descriptors"), jobs=plan.jobs)
     trained = load_run(model_path(plan.model), device=plan.device)
-    columns["encoder"] = trained.embed(labelled).numpy()
-    seconds_of_columns = time.perf_counter() - started
-    data = Labelled(replace(labelled, groups=None), kind, columns)
-    predicted, seconds = _predict_splits(data, plan, splits, on_state)
-    scale = _scale(labelled.targets)
-    metrics = _score_splits(data, splits, predicted, scale)
-    return TableComparison(
-        {
-            "protocol": {
-                "name": "table of molecules",
-                "split": "given" if split is not None else plan.split,
-                "units": "labels" if len(scale) == 1 else "standard deviations of each task",
-                "test": "predicted once, by models that were trained on the other molecules",
-            },
-            "data": {"name": dataset.name, "fingerprint": dataset.fingerprint, "molecules": len(labelled)},
-            "unlabelled": len(dataset) - len(labelled),
-            "kind": kind,
-            "tasks": list(labelled.target_names),
-            "plan": {**asdict(plan), "model": str(plan.model)},
-            "sizes": [[[len(part) for part in each] for each in partition] for partition in splits],
-            "split hashes": [hash_parts(each.test for each in partition) for partition in splits],
-            "seconds of columns": seconds_of_columns,
-            "methods": {
-                name: {
-                    "what": what,
-                    "metrics": metrics[name],
-                    "seconds": mean(seconds[name]) if seconds[name] else None,
-                }
-                for name, what in METHODS.items()
-            },
-            "versions": versions(),
-            "machine": machine(pick_device(plan.device)),
-            "command": command(),
-        }
-    )
+    record = _start_record(dataset, labelled, kind, plan, splits, is_given=split is not None)
+    record["encoder"] = model_hash(trained)
+    if out is not None and out.exists():
+        record = _read_record(out, record)
+    work = [
+        Work(part, seed, group, fold)
+        for group in GROUPS
+        for seed, partition in enumerate(splits)
+        for fold, part in enumerate(partition)
+        if record["methods"][group[0]]["seconds"][seed][fold] is None
+    ]
+    if work:
+        started = time.perf_counter()
+        columns = molecule_columns(labelled.smiles, ("ecfp", "descriptors"), jobs=plan.jobs)
+        columns["encoder"] = trained.embed(labelled).numpy()
+        record["seconds of columns"] = time.perf_counter() - started
+        data, scale = Labelled(replace(labelled, groups=None), kind, columns), _scale(labelled.targets)
+        for (part, seed, _, fold), (predictions, seconds) in _predict_splits(data, plan, work, on_state):
+            for name, values in predictions.items():
+                entry = record["methods"][name]
+                entry["seconds"][seed][fold] = seconds[name]
+                first, second = ((each / scale).astype(np.float32) for each in (values, labelled.targets[part.test]))
+                figures = task_figures(kind, first, second, labelled.target_names)
+                for metric in METRICS[kind]:
+                    entry["metrics"][metric][seed][fold] = figures[metric]
+            if out is not None:
+                write_json(out, record)
+    return TableComparison(record)
+
+
+def _start_record(
+    dataset: Dataset, labelled: Dataset, kind: str, plan: TablePlan, splits: Splits, *, is_given: bool
+) -> Record:
+    """Make a record without scores."""
+    assert labelled.targets is not None
+    labels = hashlib.sha256("\n".join(labelled.smiles).encode())
+    labels.update(as_bytes(labelled.targets))
+    settings = {name: value for name, value in asdict(plan).items() if name != "jobs"}
+    return {
+        "protocol": {
+            "name": "table of molecules",
+            "split": "given" if is_given else plan.split,
+            "units": "labels" if len(_scale(labelled.targets)) == 1 else "standard deviations of each task",
+            "test": "predicted once, by models that were trained on the other molecules",
+        },
+        "data": {
+            "name": dataset.name,
+            "fingerprint": dataset.fingerprint,
+            "molecules": len(labelled),
+            "labels": labels.hexdigest()[:16],
+        },
+        "unlabelled": len(dataset) - len(labelled),
+        "kind": kind,
+        "tasks": list(labelled.target_names),
+        "plan": {**settings, "model": str(plan.model)},
+        "sizes": [[[len(part) for part in each] for each in partition] for partition in splits],
+        "split hashes": [hash_parts(itertools.chain.from_iterable(partition)) for partition in splits],
+        "methods": {
+            name: {
+                "what": what,
+                "metrics": {metric: _unfinished(splits) for metric in METRICS[kind]},
+                "seconds": _unfinished(splits),
+            }
+            for name, what in METHODS.items()
+        },
+        "cores": plan.jobs,
+        "versions": versions(),
+        "machine": machine(pick_device(plan.device)),
+        "command": command(),
+    }
+
+
+def _unfinished(splits: Splits) -> list[list[float | None]]:
+    """Make a value for each seed and fold."""
+    return [[None] * len(partition) for partition in splits]
+
+
+def _read_record(path: Path, record: Record) -> Record:
+    """Read an earlier record of the comparison that ``record`` begins."""
+    place = f"{path}: is not a record of 'joao compare'"
+    with user_error_on_os_error(path, "cannot be read"), user_error_on_failure(place, "Choose another file."):
+        before: Record = parse_json(read_regular(path))
+        check_same_comparison(path, before, record, IDENTITY)
+        for name, new in record["methods"].items():
+            entry = before["methods"][name]
+            for old, empty in ((entry, new), (entry["metrics"], new["metrics"])):
+                if old.keys() != empty.keys():
+                    raise ValueError(f"{name}: expected {', '.join(empty)}")
+            for values in (entry["seconds"], *entry["metrics"].values()):
+                check_value(values, list[list[float | None]], f"{place}: {name}: each value")
+                if np.shape(values) != np.shape(new["seconds"]):
+                    raise ValueError(f"{name}: expected a value for each seed and fold")
+    return before
 
 
 def _check_split(dataset: Dataset, kind: str, split: Split) -> None:
@@ -259,18 +329,9 @@ def _check_split(dataset: Dataset, kind: str, split: Split) -> None:
 
 
 def _predict_splits(
-    data: Labelled, plan: TablePlan, splits: Splits, on_state: Callable[[str, float, int], None]
-) -> tuple[dict[SeedAndFold, Predictions], dict[str, list[float]]]:
-    """Compute the predictions for every split in ``plan.jobs`` processes, and the seconds of every method."""
-    keys = [(seed, fold) for seed, partition in enumerate(splits) for fold in range(len(partition))]
-    # Fine-tuning takes longest, so it comes first.
-    quick = tuple(name for name in METHODS if name not in ("finetuned", "ensemble"))
-    work = [
-        ((seed, fold), Work(splits[seed][fold], seed, methods))
-        for methods in (("finetuned",), quick)
-        for seed, fold in keys
-    ]
-    items = [each for _, each in work]
+    data: Labelled, plan: TablePlan, work: Sequence[Work], on_state: Callable[[str, float, int], None]
+) -> Iterator[tuple[Work, tuple[Predictions, dict[str, float]]]]:
+    """Compute ``work`` in ``plan.jobs`` processes; yield what :func:`predict_split` returns."""
     compute = partial(predict_split, data=data, plan=plan)
     jobs = 1 if pick_device(plan.device).type == "cuda" else min(plan.jobs, len(work))
     states: dict[int, State] = {}
@@ -281,45 +342,19 @@ def _predict_splits(
         show()
 
     def show() -> None:
-        texts = [
-            f"seed {work[each][0][0]}, fold {work[each][0][1] + 1}: {state.text}" for each, state in states.items()
-        ]
+        texts = [f"seed {work[each].seed}, fold {work[each].fold + 1}: {state.text}" for each, state in states.items()]
         on_state("; ".join(texts), finished + sum(state.share for state in states.values()), len(work))
 
     results: Iterable[tuple[int, tuple[Predictions, dict[str, float]]]]
     if jobs > 1:
-        results = map_in_processes(compute, items, jobs, on_note=note)
+        results = map_in_processes(compute, work, jobs, on_note=note)
     else:
-        results = ((number, compute(item, partial(note, number))) for number, item in enumerate(items))
-    predicted: dict[SeedAndFold, Predictions] = {key: {} for key in keys}
-    seconds: dict[str, list[float]] = {name: [] for name in METHODS}
-    for number, (predictions, times) in results:
-        predicted[work[number][0]] |= predictions
-        for name, value in times.items():
-            seconds[name].append(value)
+        results = ((number, compute(each, partial(note, number))) for number, each in enumerate(work))
+    for number, result in results:
+        yield work[number], result
         del states[number]
         finished += 1
         show()
-    return predicted, seconds
-
-
-def _score_splits(
-    data: Labelled, splits: Splits, predicted: dict[SeedAndFold, Predictions], scale: NDArray[np.float64]
-) -> dict[str, dict[str, list[list[float]]]]:
-    """Each metric of every method, by seed and fold, with errors in units of ``scale`` ``(T,)``."""
-    dataset, kind, _ = data
-    assert dataset.targets is not None
-    metrics: dict[str, dict[str, list[list[float]]]] = {}
-    for name in METHODS:
-        metrics[name] = {metric: [[] for _ in splits] for metric in METRICS[kind]}
-        for (seed, fold), of in predicted.items():
-            values = np.mean([of[each] for each in MEMBERS], axis=0) if name == "ensemble" else of[name]
-            labels = dataset.targets[splits[seed][fold].test]
-            first, second = ((each / scale).astype(np.float32) for each in (values, labels))
-            figures = task_figures(kind, first, second, dataset.target_names)
-            for metric in METRICS[kind]:
-                metrics[name][metric][seed].append(figures[metric])
-    return metrics
 
 
 def _scale(labels: NDArray[np.float32]) -> NDArray[np.float64]:

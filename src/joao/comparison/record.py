@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -127,9 +127,7 @@ def start_record(dataset: Dataset, plan: Plan, out: Path | None = None) -> Recor
     }
     if out is not None and out.exists():
         before = read_record(out)
-        for key in IDENTITY:
-            if before.get(key) != _as_json(record[key]):
-                raise UserError(f"{out}: belongs to a different comparison ('{key}' differs). Choose another file.")
+        check_same_comparison(out, before, record, IDENTITY)
         record["methods"] = before["methods"]
         for name, entry in record["methods"].items():
             for number, expected in enumerate(record["fold hashes"]):
@@ -149,6 +147,13 @@ def start_record(dataset: Dataset, plan: Plan, out: Path | None = None) -> Recor
             )
         entry.pop("failure", None)
     return record
+
+
+def check_same_comparison(path: Path, before: Record, record: Record, keys: Iterable[str]) -> None:
+    """Raise an error if the record ``before`` of a file differs in one of ``keys``."""
+    for key in keys:
+        if before.get(key) != _as_json(record[key]):
+            raise UserError(f"{path}: belongs to a different comparison ('{key}' differs). Choose another file.")
 
 
 def kind_of(name: str) -> str:

@@ -154,8 +154,8 @@ def compare(
             are the tasks; empty: all.
         split: for tasks: ``scaffold`` or ``random`` folds, or ``train``, ``validation`` or ``test`` for each molecule.
         model: for tasks: the encoder, a run, an export or the name of a bundled model.
-        out: file to write, of a type in :data:`FILE_TYPES`. JSON is the record, written after every seed; seeds that it
-            already contains are skipped.
+        out: file to write, of a type in :data:`FILE_TYPES`. JSON is the record, written after every seed (for tasks,
+            after every fit); what it already contains is skipped.
         verbose: 1 shows progress, and the table after each partition. Ctrl-C returns the finished partitions, which may
             be none.
 
@@ -242,11 +242,10 @@ def run_table(
     notify: Callable[[str], None],
 ) -> TableComparison:
     """Compare methods on tasks of molecules, show the progress and write ``out``."""
-    if out is not None:
-        check_new_file(out)
+    is_record = out is not None and out.suffix == ".json"
     with shown.bar("comparing", None) as bar:
-        comparison = compare_table(dataset, plan, split, bar.note, notify)
-    if out is not None:
+        comparison = compare_table(dataset, plan, split, bar.note, notify, out if is_record else None)
+    if out is not None and not is_record:
         write_file(out, FILE_TYPES[out.suffix](comparison))
     return comparison
 
