@@ -30,7 +30,10 @@ from repro.tables.pages import GENERATED
 ABOUT = """\
 An independent check against the text of the paper and a [simulation of our intervals](coverage.md) found that some of our statements were wrong or said more than the records
 support. This page lists them. Old figures are quoted from the versions before 2026-11-17; new figures are computed from the records. The scores of these rows did not change: what changed are the claims that are
-tested, the intervals, the words, and the rows that were missing."""
+tested, the intervals, the words, and the rows that were missing.
+
+From 2026-11-17 to 2026-11-19 the sentences with a number in all documents were compared with the records, the code and the text of the paper three times; corrections of single words and figures are in the version history. Not checked were the column *code* of the [deviations](../deviations.md),
+because the authors' repository was not at hand, and the appendix of the paper (Tables S1 to S5, Figures S1 and S2, Algorithm S1)."""
 
 INTERVAL = "One [interval](coverage.md) for all pages; before, the unsupervised tables had a corrected resampled t and the others Student's over seeds."
 
