@@ -63,7 +63,7 @@ def pretrain(
     devices: int | None = Option(
         None, min=1, show_default="1", help="Processes on this machine, one per GPU or CPU core."
     ),
-    num_nodes: int | None = Option(None, min=1, show_default="1", help="Number of machines; see docs/scaling.md."),
+    num_nodes: int | None = Option(None, min=1, show_default="1", help="Number of machines; see docs/several-gpus.md."),
     logs: list[str] | None = Option(
         None,
         "--log",
