@@ -97,7 +97,7 @@ def _findings() -> Iterator[tuple[str, str, str]]:
     yield (
         "JOAOv2 has a better average rank than graph kernels, than embeddings, than InfoGraph, and (10 %) than GAE, Infomax and ContextPred: holds (four parts).",
         f"{_verdict('iii-unsup')}. {_verdict('iii-semi')}. {_verdict('D')}",
-        "Seeds do not say what a rank on other data sets would be: graph2vec and WL are each better than JOAOv2 on four of eight sets. The best rival was chosen by the same scores. Graph kernels are not among the paper's heuristic methods.",
+        "Seeds do not say what a rank on other data sets would be: graph2vec and WL each have a higher mean than JOAOv2 on four of eight sets. The best rival was chosen by the same scores. Graph kernels are not among the paper's heuristic methods.",
     )
     yield (
         "AttrMasking or ContextPred is better than JOAOv2 on some data set: holds (BACE, intervals one point wider).",
