@@ -34,6 +34,8 @@ from repro.studies import (
     defaults_page,
     linear_scorer,
     molecule_cpu,
+    molecule_pretraining,
+    molecule_rivals,
     molecule_speed,
     neighbors,
     pair_losses,
@@ -41,6 +43,7 @@ from repro.studies import (
     report_page,
     shards,
     strengths,
+    sweep,
 )
 from repro.studies.common import read_record
 from repro.studies.default_candidates import CANDIDATES
@@ -441,6 +444,43 @@ def cluster_figures() -> str:
 
 def neighbors_table() -> str:
     return neighbors.block()
+
+
+def molecule_answers() -> str:
+    """What was compared on tables of molecules: the first method minus the second, over the sets that have records."""
+    errors: dict[tuple[str, str], dict[str, dict[str, float]]] = {}  # source and group -> set -> method
+    for each in sweep.record_file(RECORDS / "molecule-tables.jsonl").read():
+        if each["cell"].get("encoder") == molecule_rivals.bundled_encoder():
+            errors.setdefault(("tables", each["cell"]["part"]), {})[each["cell"]["dataset"]] = each["errors"]
+    for each in sweep.record_file(molecule_rivals.FILE).read():
+        if each["cell"]["part"] == "errors":
+            group = "members" if each["cell"]["name"] in molecule_rivals.GROUPS["development"] else "moleculenet"
+            errors.setdefault(("rivals", group), {})[each["cell"]["name"]] = each["errors"]
+    for each in sweep.record_file(molecule_pretraining.RECORD).read():
+        if name := each["cell"]["dataset"]:
+            arms = errors.setdefault(("pre-training", "members"), {}).setdefault(name, {})
+            arms[each["cell"]["arm"]] = each["error"]
+    lines = []
+    for words, source, one, other in MOLECULE_QUESTIONS:
+        for group, title in (("members", "development"), ("moleculenet", "MoleculeNet")):
+            if found := errors.get((source, group)):
+                differences = [each[one] - each[other] for each in found.values()]
+                lines.append([words, f"{len(found)} {title}", *molecule_rivals.verdict(differences)])
+    return markdown(["first minus second", "sets", "difference of errors (95 % CI)", "the first is"], lines)
+
+
+_ENSEMBLE, _FOREST, _BOTH = "`finetune --ensemble`", "forest on ECFP", "kernel on embeddings and ECFP"
+MOLECULE_QUESTIONS = (
+    (f"{_ENSEMBLE}, minus {_FOREST}", "tables", "ensemble_both_kernels", "ecfp"),
+    (f"{_ENSEMBLE}, minus the same without the encoder", "tables", "ensemble_both_kernels", "ensemble_tanimoto"),
+    (f"{_BOTH}, minus kernel on ECFP", "tables", "both_kernels", "tanimoto"),
+    (f"{_BOTH}, minus {_ENSEMBLE}", "tables", "both_kernels", "ensemble_both_kernels"),
+    (f"chemprop with its defaults, minus {_FOREST}", "rivals", "chemprop", "ecfp"),
+    (f"chemprop with its defaults, minus {_ENSEMBLE}", "rivals", "chemprop", "ensemble"),
+    (f"forest on embeddings, minus {_FOREST}", "pre-training", "both", "ecfp"),
+    ("pre-training with contrastive loss and targets, minus targets alone", "pre-training", "both", "targets"),
+    ("the same, minus contrastive loss alone", "pre-training", "both", "contrastive"),
+)
 
 
 def linear_scorer_table() -> str:
