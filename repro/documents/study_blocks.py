@@ -74,7 +74,7 @@ def speed() -> str:
     return f"""\
 On one NVIDIA H200 with `--precision tf32`, JOAO pre-trains {round(molecules, -3):,.0f} ZINC-sized synthetic molecules/s (GIN 5x300, batch 256)
 and, with the kernels of an earlier version, {round(nci1, -3):,.0f} graphs/s on NCI1 (GIN 3x32, batch 128). One thread of an {core["machine"]["processor"].removesuffix(" Processor").replace("(R)", "")}
-with the compiled core pre-trains {round(cpu, -2):,.0f} graphs per CPU second on NCI1, {times} times as many as GraphCL written well in
+with the compiled core pre-trains {round(cpu, -2):,.0f} graphs per CPU second on NCI1, {times} times as many as GraphCL with node dropping in
 torch-geometric."""  # noqa: E501
 
 
