@@ -225,9 +225,9 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
         "one seed. The error is the RMSE in standard deviations of the training labels or, for `pharma_ames`, 1 - ROC-AUC; smaller is better. "
         "Intervals are over sets (Student, 95 %).",
     ]
-    newest_first = [*ENCODERS, ""]
+    places = {encoder: place for place, encoder in enumerate([*ENCODERS, ""])}  # the bundled encoder first
     shown = {(part, encoder) for part, encoder, _ in of if part != "forests"}
-    for part, encoder in sorted(shown, key=lambda each: (newest_first.index(each[1]), each[0])):
+    for part, encoder in sorted(shown, key=lambda each: (places.get(each[1], -1), each[0])):
         found = {name: of[part, encoder, name] for name in (*SETS, *MOLECULENET) if (part, encoder, name) in of}
         parts += _section(part, encoder, found)
     parts += [
