@@ -28,7 +28,7 @@ _CODE_OR_LINK = re.compile(
 def source_files() -> dict[str, Path]:
     """Path on the site -> file in the repository."""
     files = {path.relative_to(DOCS).as_posix(): path for kind in FILES for path in sorted(DOCS.rglob(kind))}
-    return files | {name: ROOT / name for name in ROOT_PAGES}
+    return files | {name: ROOT / name for name in ROOT_PAGES} | {"examples.md": ROOT / "examples/README.md"}
 
 
 def adapt_links(markdown: str, address: str, files: dict[str, Path]) -> str:

@@ -20,9 +20,15 @@ def bench(
     device: Annotated[str, typer.Option(help="auto (a GPU if there is one), cpu or cuda; or cpu,cuda.")] = "auto",
     threads: Annotated[str, typer.Option(help="Threads of torch: a number, all, or several: 1,all.")] = "1",
     repeats: Annotated[int | None, typer.Option(help="Number of repeats.", show_default="7; quick: 2")] = None,
-    width: Annotated[int | None, typer.Option(help="Of the encoder.", show_default="32; molecules, GPU: 300")] = None,
-    layers: Annotated[int | None, typer.Option(help="Of the encoder.", show_default="3; molecules, GPU: 5")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Graphs.", show_default="128; molecules, GPU: 256")] = None,
+    width: Annotated[
+        int | None, typer.Option(help="Width of the encoder.", show_default="32; molecules, GPU: 300")
+    ] = None,
+    layers: Annotated[
+        int | None, typer.Option(help="Layers of the encoder.", show_default="3; molecules, GPU: 5")
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Graphs per batch.", show_default="128; molecules, GPU: 256")
+    ] = None,
     precision: Annotated[str, typer.Option(help="On a GPU: 32-true, tf32 or bf16-mixed.")] = "32-true",
     scaling: Annotated[bool, typer.Option("--scaling", help="Also measure how time and memory grow.")] = False,
     svm: Annotated[bool, typer.Option("--svm", help="Also measure the SVM protocol.")] = False,

@@ -130,4 +130,5 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "several-gpus": study_blocks.several_gpus,
     "linear-scorer": study_blocks.linear_scorer_table,
     "neighbors": study_blocks.neighbors_table,
+    "molecule-answers": study_blocks.molecule_answers,
 }

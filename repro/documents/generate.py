@@ -7,6 +7,7 @@ has one function per block.
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -65,6 +66,7 @@ from repro.tables.pages import PAGES, combined_page, combined_sections
 
 ROOT = RECORDS.parents[1]
 RESULTS = ROOT / "docs/results"
+SUMMARIES: dict[str, str] = tomllib.loads(Path(__file__).with_name("summaries.toml").read_text(encoding="utf-8"))
 _BLOCK = re.compile(r"(<!-- generated: ([\w-]+) -->\n)(.*?)(<!-- end generated -->)", re.DOTALL)
 
 # Pages of studies with one record, which page functions take, and of studies with tables of records.
@@ -134,7 +136,15 @@ def result_pages() -> dict[Path, str]:
     for protocol, pages in PAGES.items():
         texts |= {f"{protocol}/{name}": text for name, text in pages(RECORDS).texts.items()}
     texts |= {name: combined_page(section) for name, section in combined_sections(RECORDS).items()}
-    return {RESULTS / name: text for name, text in texts.items()}
+    return {RESULTS / name: with_summary(name.removesuffix(".md"), text) for name, text in texts.items()}
+
+
+def with_summary(name: str, page: str) -> str:
+    """Insert what was asked, the answer and what it does not show below the title of a page."""
+    if name not in SUMMARIES:
+        raise UserError(f"repro/documents/summaries.toml: no paragraph for the page '{name}'. Write one.")
+    title, rest = page.split("\n", 1)
+    return f"{title}\n\n{SUMMARIES[name]}\n{rest}"
 
 
 def pages_with_blocks() -> dict[Path, str]:

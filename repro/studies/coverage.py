@@ -447,7 +447,7 @@ def choose(lines: Lines) -> str:
     return next(name for name in valid if widths[name] <= (1 + CLOSE) * min(widths.values()))
 
 
-NOTES = """Made from `{record}` by `python -m repro.studies.coverage page`; not to be edited. The rule of the choice, the candidates and the
+NOTES = """Generated from `repro/records` (`{record}`) by `python -m repro docs`. Do not edit. Compute: `python -m repro.studies.coverage`. The rule of the choice, the candidates and the
 scenarios are in `repro/decision-rules.md`, committed before the simulation ran. The scenario with larger samples was added after the others had run and before it ran itself.
 
 Figures are the share of 95 % intervals that miss the truth, in percent; 5 is right, more is too many false findings, less is an interval wider

@@ -54,7 +54,7 @@ class Candidate:
 
 WIDE = Training(width=128)
 CANDIDATES = {
-    "default": Candidate("the present default"),
+    "default": Candidate("the default of that time"),
     "another_seed": Candidate("nothing but the seed of the pre-training", later=SEEDS),
     "untrained": Candidate("no pre-training", epochs=0, calibrated=True),
     "width_128": Candidate("width 128", WIDE),

@@ -272,7 +272,12 @@ def main() -> None:
 def table_page(table: str) -> str:
     """Return the page of a record file."""
     words = {name: each.words for name, each in CANDIDATES.items()}
-    return page(record_file(RECORDS, table).read(), words)
+    records = record_file(RECORDS, table).read()
+    return (
+        page(records, words, "Candidates for the defaults, on a CPU")
+        if table == "defaults-cpu"
+        else page(records, words)
+    )
 
 
 if __name__ == "__main__":

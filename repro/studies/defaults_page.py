@@ -16,17 +16,17 @@ from repro.studies.common import generated
 
 Records = Sequence[Mapping[str, Any]]
 CRITERIA = ("held-out loss", "alignment", "uniformity", "effective rank")
-INTRODUCTION = """# Candidates for the defaults
+INTRODUCTION = """# {title}
 
 {generated} Accuracy in percent of an SVM on frozen embeddings, on development data sets: none of them is in the paper's table. The seed
 determines pre-training and partition. Each data set is used with its node labels and, to represent sets without labels, with one-hot degrees and
-with a constant. Each line states what differs from the current default. Log: the signed logarithm of the embedding, taken afterwards, or inside
+with a constant. Each line states what differs from the default of that time (until 2026-11-18). Log: the signed logarithm of the embedding, taken afterwards, or inside
 the encoder, so that it is also used in pre-training. All readouts: means and maxima in addition to the sums of every layer, and the sums of the
 input. Calibrated: batch normalisation with the statistics of all unchanged graphs. Seeds: concatenated embeddings of several encoders.
 Untrained encoders are always calibrated."""
 
 
-def page(records: Records, words: Mapping[str, str]) -> str:
+def page(records: Records, words: Mapping[str, str], title: str = "Candidates for the defaults") -> str:
     """Return the page: differences from the default, on average and per data set; criteria without labels; costs."""
     places = sorted({record["cell"]["dataset"] for record in records})
     rules = [
@@ -34,7 +34,7 @@ def page(records: Records, words: Mapping[str, str]) -> str:
     ]
     gains = gains_over_default(records, places, words)
     sections = [
-        INTRODUCTION.format(generated=generated("defaults", intervals=True)),
+        INTRODUCTION.format(title=title, generated=generated("defaults", intervals=True)),
         seeds_and_devices(records),
         "## Difference from the default",
         means(gains, places, rules, words),

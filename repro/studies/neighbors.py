@@ -68,7 +68,7 @@ def block() -> str:
         [
             markdown(["neighbours by", "difference in activity"], rows),
             f"Mean absolute difference in activity between a test molecule and its five nearest training molecules, in standard deviations of the training labels; mean over {len(sets)} development sets with published splits (`python -m repro.studies.neighbors`). "
-            f"Encoder - ECFP: {gain.mean:+.3f} (95 % interval over sets {gain.low:+.3f} to {gain.high:+.3f}); the encoder is better on {wins} of them."
+            f"Encoder - ECFP: {gain.mean:+.3f} (95 % interval over sets {gain.low:+.3f} to {gain.high:+.3f}); the encoder's difference is smaller on {wins} of them."
             + (f" Missing: {', '.join(missing)}." if missing else ""),
         ]
     )

@@ -76,6 +76,19 @@ def test_no_record_or_page_is_empty():
     assert [path.name for path in files if not path.stat().st_size] == []
 
 
+def test_every_generated_page_has_a_summary_and_every_summary_a_page(monkeypatch):
+    names = {path.relative_to(generate.RESULTS).with_suffix("").as_posix() for path in generate.RESULTS.rglob("*.md")}
+    assert set(generate.SUMMARIES) == names
+    assert generate.with_summary("controls", "# Title\n\nrest\n").splitlines()[::2] == [
+        "# Title",
+        generate.SUMMARIES["controls"],
+        "rest",
+    ]
+    monkeypatch.delitem(generate.SUMMARIES, "controls")
+    with pytest.raises(generate.UserError, match="controls"):
+        generate.with_summary("controls", "# Title\n\nrest\n")
+
+
 def test_outdated_block_is_found_and_unknown_block_is_rejected(monkeypatch, tmp_path):
     monkeypatch.setattr(generate, "ROOT", tmp_path)
     monkeypatch.setitem(generate.BLOCKS, "answer", lambda: "42")

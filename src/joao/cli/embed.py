@@ -19,7 +19,7 @@ def embed(
     out: Path = Option(..., help="Folder of Parquet parts (no suffix), or new file (.csv, .npz or .parquet)."),
     run: Path = inputs.MODEL,
     source: str | None = Argument(None, metavar="DATA", help="Name or path of the graphs."),
-    pretrained: str | None = Option(None, metavar="NAME", help="Earlier form of RUN for a model of this package."),
+    pretrained: str | None = Option(None, metavar="NAME", help="Older way to name a bundled model; use RUN."),
     beside: str | None = Option(
         None, "--with", metavar="NAMES", help="Also write rows of baselines, such as wl or wl,ldp, fitted on DATA."
     ),
@@ -178,7 +178,7 @@ def export(
     quiet: inputs.Quiet = False,
     as_json: inputs.AsJson = False,
 ) -> None:
-    """Export a run to one file for sharing: weights, recipe and everything needed to use them; plus a model card.
+    """Export a run to one file for sharing, with its weights and recipe, and write a model card beside it.
 
     A model for molecules comes with joao: 'joao embed molecules DATA --out FILE' uses it.
     """

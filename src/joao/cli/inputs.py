@@ -29,9 +29,7 @@ Command = TypeVar("Command", bound=Callable[..., None])
 PRECISIONS = ("32-true", "tf32", "bf16-mixed", "16-mixed")
 PRECISION_HELP = f"Numerical precision: {', '.join(PRECISIONS)}."
 
-MODEL: Any = Argument(
-    ..., metavar="RUN", help="A finished run or its export, or 'molecules', the model of this package."
-)
+MODEL: Any = Argument(..., metavar="RUN", help="A finished run, its export, or the bundled model 'molecules'.")
 DataRoot = Annotated[str | None, Option(envvar="JOAO_DATA", help="Folder in which data sets are looked up by name.")]
 SmilesColumn = Annotated[str | None, Option(metavar="COLUMN", help="SMILES column of a table (detected if not given).")]
 IdColumn = Annotated[
@@ -41,7 +39,7 @@ Standardise = Annotated[
     bool | None,
     Option(
         "--standardise/--no-standardise",
-        show_default="as the model was trained; without one, no",
+        show_default="as the model was trained, or no",
         help="Standardise molecules with RDKit: keep the largest fragment, neutralise charges.",
     ),
 ]

@@ -43,7 +43,8 @@ def pretrain(
     targets: str | None = Option(
         None,
         metavar="NAMES",
-        help="Molecules: also predict descriptors, ecfp or both (descriptors,ecfp=0.5); contrastive=0: only these.",
+        help="For molecules: also predict descriptors, ecfp or both, with weights if given (descriptors,ecfp=0.5). "
+        "contrastive=0 turns the contrastive loss off.",
     ),
     recipe: Path | None = Option(None, help="Recipe file (TOML)."),
     settings: list[str] | None = Option(
@@ -63,7 +64,7 @@ def pretrain(
     devices: int | None = Option(
         None, min=1, show_default="1", help="Processes on this machine, one per GPU or CPU core."
     ),
-    num_nodes: int | None = Option(None, min=1, show_default="1", help="Number of machines; see docs/scaling.md."),
+    num_nodes: int | None = Option(None, min=1, show_default="1", help="Number of machines; see docs/several-gpus.md."),
     logs: list[str] | None = Option(
         None,
         "--log",

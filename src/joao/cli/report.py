@@ -21,7 +21,7 @@ def report(
     runs: list[Path] = Argument(
         ...,
         metavar="RUN... [DATA]",
-        help="Runs, their exports or 'molecules', the model of this package; several are compared. The last may be "
+        help="Runs, their exports or the bundled model 'molecules'; several are compared. The last may be "
         "graphs to show (default: those of the run).",
     ),
     out: Path = Option(Path("report.html"), help="HTML file to write; an older report is replaced."),

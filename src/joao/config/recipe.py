@@ -141,7 +141,7 @@ class Schedule:
             or, if that has more, 512 graphs.
         seed: seed of all random numbers.
         negatives: in several processes, ``global``: every graph is compared with the whole batch; ``local``: with the
-            share of its process (docs/scaling.md); ``auto``: local on GPUs, global on CPUs.
+            share of its process (docs/several-gpus.md); ``auto``: local on GPUs, global on CPUs.
         decay: ``none``: constant learning rate; ``cosine``: it rises over the first twentieth of all steps and then
             falls to 0 along a cosine.
 

@@ -153,21 +153,18 @@ class Verdict:
 
     @property
     def details(self) -> str:
-        """The difference of the best methods with its interval, in a sentence."""
+        """The difference of the best methods with its interval, without a word for its sign."""
         mean, low, high = (100 * each for each in (self.gain.mean, self.gain.low, self.gain.high))
-        change = f"is {abs(mean):.2f} points {'better' if mean > 0 else 'worse'} than"
-        same = "has the same mean as"  # says nothing about equality: the interval follows
         methods, baselines = self.tried
         return (
-            f"The {_describe_choice(self.method, methods, 'pre-trained method')} "
-            f"{same if abs(mean) < 0.005 else change} "
-            f"the {_describe_choice(self.baseline, baselines, 'baseline')} "
-            f"({100 * self.gain.level:.0f} % CI of the difference: {low:+.2f} to {high:+.2f})."
+            f"{_describe_choice(self.method, methods, 'pre-trained methods')} minus "
+            f"{_describe_choice(self.baseline, baselines, 'baselines')}: {round(mean, 2) + 0.0:+.2f} points "
+            f"({100 * self.gain.level:.0f} % CI {low:+.2f} to {high:+.2f})."
         )
 
 
 def _describe_choice(name: str, number: int, what: str) -> str:
-    return f"best of {number} {what}s, {name}," if number > 1 else f"{what} {name}"
+    return f"{name} (best of {number} {what})" if number > 1 else name
 
 
 def make_verdict(data: str, pretrained: Mapping[str, Scores], cheap: Mapping[str, Scores]) -> Verdict | None:

@@ -208,7 +208,7 @@ def pretrain(
         custom: objects that replace parts of the recipe.
         devices: processes per machine, one for each device; None: as torchrun started them, or as in the resumed run,
             or one. If neither torchrun nor SLURM has started several, they are started here, and a script must guard
-            its code with ``if __name__ == "__main__"``. See docs/scaling.md.
+            its code with ``if __name__ == "__main__"``. See docs/several-gpus.md.
         num_nodes: number of machines, in the same way.
         on_start: called in the first process when everything is checked and training begins.
         on_epoch: called with the metrics of each epoch, in the first process.

@@ -99,7 +99,7 @@ class Pretraining:
         method: its encoder, heads and policy are changed in place.
         schedule: see :class:`Schedule`.
         fabric: Lightning's device, precision and processes. With several processes each trains on its shard of every
-            batch, and all have the same weights and policy (docs/scaling.md).
+            batch, and all have the same weights and policy (docs/several-gpus.md).
         fast: whether to train in the compiled core (:mod:`joao.training.fast.compiled`) on a CPU, and on padded batches
             (:mod:`joao.training.fast.steps`) on a GPU, or on a CPU without the core; None: if possible, but never on
             padded batches on a CPU.
