@@ -37,6 +37,11 @@ def generated(module: str, *, intervals: bool = False) -> str:
     )
 
 
+def make_page(title: str, *sections: str) -> str:
+    """Return the text of a page. Empty sections are left out."""
+    return "\n\n".join([f"# {title}", *filter(None, sections)]) + "\n"
+
+
 def write_page(name: str, text: str) -> None:
     """Write the page of a study."""
     write_file(PAGES / f"{name}.md", text)

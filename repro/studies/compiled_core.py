@@ -21,7 +21,7 @@ from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.tables import markdown
 from joao.runs.pretraining import pretrain
 from joao.runs.scoring import require_classes
-from repro.studies.common import OLDER_DEFAULT, generated, has_record, read_record, write_page, write_record
+from repro.studies.common import OLDER_DEFAULT, generated, has_record, make_page, read_record, write_page, write_record
 
 NAMES = ("MUTAG", "PROTEINS", "DHFR", "MSRC_9", "COX2")
 SEEDS = range(5)
@@ -73,11 +73,12 @@ def page(record: dict[str, Any]) -> str:
         ]
         lines.append([name, str(len(plain)), *texts, f"{difference:+.2f}", "yes" if agree[-1] else "no"])
     header = ["data", "seeds", "plain path %", "compiled core %", "difference", "within the deviation"]
-    text = (
+    return make_page(
+        "Accuracy in the compiled core",
         f"{generated('compiled_core')} Accuracy of `JOAO()` with the default settings until 2026-11-18, mean and standard deviation over seeds. "
-        f"*Within the deviation*: by the rule of `repro/decision-rules.md`, on {sum(agree)} of {len(agree)} data sets.\n\n"
+        f"*Within the deviation*: by the rule of `repro/decision-rules.md`, on {sum(agree)} of {len(agree)} data sets.",
+        markdown(header, lines),
     )
-    return "# Accuracy in the compiled core\n\n" + text + markdown(header, lines) + "\n"
 
 
 if __name__ == "__main__":

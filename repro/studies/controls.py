@@ -33,7 +33,7 @@ from repro.protocols.cells import dataset_of
 from repro.protocols.unsupervised.run import Cell, cell_recipe, grid, record_file
 from repro.protocols.unsupervised.table import gain_between, rows
 from repro.record_files import RECORDS, Record
-from repro.studies.common import generated, write_page
+from repro.studies.common import generated, make_page, write_page
 from repro.tasks import run_tasks
 
 SHOWN = ("joao", "uniform", "frozen", "permuted", "opposite")
@@ -100,17 +100,12 @@ def page(records: list[dict[str, Any]]) -> str:
     means = [f"{np.mean([table[name, way].mean for name in datasets]):.2f}" for way in SHOWN]
     lines.append(["mean", *means, *(f"{float(means[0]) - float(mean):+.2f}" for mean in means[1:])])
     header = ["data", *SHOWN, *(f"joao - {way} (95 % CI)" for way in SHOWN[1:])]
-    return (
-        "\n\n".join(
-            [
-                "# Does the learned distribution of pairs matter?",
-                f"{generated('controls', intervals=True)} Accuracy in percent of an SVM on frozen embeddings, five seeds. Frozen: JOAO's final "
-                "table of pairs from the first epoch on. Permuted: with the names of the augmentations exchanged. Opposite: with the "
-                "largest probability where the smallest was.",
-                markdown(header, lines),
-            ]
-        )
-        + "\n"
+    return make_page(
+        "Does the learned distribution of pairs matter?",
+        f"{generated('controls', intervals=True)} Accuracy in percent of an SVM on frozen embeddings, five seeds. Frozen: JOAO's final "
+        "table of pairs from the first epoch on. Permuted: with the names of the augmentations exchanged. Opposite: with the "
+        "largest probability where the smallest was.",
+        markdown(header, lines),
     )
 
 

@@ -12,13 +12,11 @@ from joao.evaluation.statistics import Gain
 from joao.evaluation.tables import markdown, with_deviation
 from repro.intervals import estimate_over_sets
 from repro.protocols.unsupervised.table import by_seed, gain_in, rows
-from repro.studies.common import generated
+from repro.studies.common import generated, make_page
 
 Records = Sequence[Mapping[str, Any]]
 CRITERIA = ("held-out loss", "alignment", "uniformity", "effective rank")
-INTRODUCTION = """# Candidates for the defaults
-
-{generated} Accuracy in percent of an SVM on frozen embeddings, on development data sets: none of them is in the paper's table. The seed
+INTRODUCTION = """{generated} Accuracy in percent of an SVM on frozen embeddings, on development data sets: none of them is in the paper's table. The seed
 determines pre-training and partition. Each data set is used with its node labels and, to represent sets without labels, with one-hot degrees and
 with a constant. Each line states what differs from the current default. Log: the signed logarithm of the embedding, taken afterwards, or inside
 the encoder, so that it is also used in pre-training. All readouts: means and maxima in addition to the sums of every layer, and the sums of the
@@ -43,7 +41,7 @@ def page(records: Records, words: Mapping[str, str]) -> str:
         here = [place for place in places if split_features(place)[1] == rule]
         sections += [f"## Features: {rule}", accuracy_table(records, gains, here, words)]
     sections += ["## Criteria without labels, and cost", without_labels(records, words), correlations(records)]
-    return "\n\n".join(sections) + "\n"
+    return make_page("Candidates for the defaults", *sections)
 
 
 def gains_over_default(records: Records, places: Sequence[str], names: Iterable[str]) -> dict[tuple[str, str], Gain]:

@@ -39,7 +39,7 @@ from repro.intervals import estimate_gain
 from repro.protocols.semi_supervised.run import Cell, Work, grid, record_file, start_of
 from repro.record_files import RECORDS
 from repro.splits import few_label_splits
-from repro.studies.common import generated, write_page, write_record
+from repro.studies.common import generated, make_page, write_page, write_record
 from repro.tables.names import NAMES
 from repro.tasks import run_tasks
 
@@ -174,14 +174,15 @@ def choice_page(record: dict[str, Any]) -> str:
         share, name = key.split("|")
         means = [100 * np.mean(by_data[column]) for column in columns]
         lines.append([f"{float(share):.0%}", name, *(f"{each:.2f}" for each in means), f"{np.mean(means):.2f}"])
-    text = (
-        f"{generated('epochs')} Test accuracy in percent on development data sets with 10 % of the labels, mean over folds "
-        "and seeds.\n\n"
-    )
     some = next(iter(record["rows"].values()))
     shown = [f"{column} ({len(some[column])} seed{'s' if len(some[column]) > 1 else ''})" for column in columns]
     header = ["share for validation", "selected epoch", *shown, "mean"]
-    return "# Choosing the epoch of a fine-tuning\n\n" + text + markdown(header, lines) + "\n"
+    return make_page(
+        "Choosing the epoch of a fine-tuning",
+        f"{generated('epochs')} Test accuracy in percent on development data sets with 10 % of the labels, mean over folds "
+        "and seeds.",
+        markdown(header, lines),
+    )
 
 
 def rule(arguments: argparse.Namespace) -> None:
@@ -214,12 +215,13 @@ def rule_page(record: dict[str, Any]) -> str:
         *("data", "method", "seeds", "published rule: best epoch by mean test accuracy", "same training, last epoch"),
         *("here: selected by validation", "published rule - last epoch (95 % CI)", "published rule - ours (95 % CI)"),
     ]
-    text = (
+    return make_page(
+        "How much the published rule for the epoch adds",
         f"{generated('epochs', intervals=True)} Accuracy in percent with 10 % of the labels. The first two figures train on all labelled "
         "graphs; the third uses a tenth of them to select the epoch. The interval has one score per "
-        "seed and covers other seeds, not other graphs.\n\n"
+        "seed and covers other seeds, not other graphs.",
+        markdown(header, lines),
     )
-    return "# How much the published rule for the epoch adds\n\n" + text + markdown(header, lines) + "\n"
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from joao.data import Dataset, read_whole
 from joao.data.features import Features, make_store
 from joao.evaluation.tables import markdown
 from joao.training.pretrain import Pretraining
-from repro.studies.common import generated, has_record, read_record, write_page, write_record
+from repro.studies.common import generated, has_record, make_page, read_record, write_page, write_record
 
 # With 128 graphs a batch, a tenth of the other development sets is one batch; with 32, that of COX2 and MSRC_9 still is.
 SETTINGS = (("Mutagenicity", 128), ("Mutagenicity", 32), ("DHFR", 32), ("MSRC_21", 32))
@@ -177,7 +177,7 @@ def main() -> None:
 
 def page(record: dict[str, Any]) -> str:
     rows = [line for setting in record["settings"] for line in lines(setting)]
-    return "\n".join(["# Fewer batches for measuring pair losses\n", explained(record), markdown(HEADER, rows), ""])
+    return make_page("Fewer batches for measuring pair losses", explained(record), markdown(HEADER, rows))
 
 
 def explained(record: dict[str, Any]) -> str:
@@ -192,7 +192,7 @@ def explained(record: dict[str, Any]) -> str:
         "final tables of a seed after which their means over seeds are at least as far apart (the smallest possible value is 0.06). CPU seconds are "
         "medians; their ratio is the median over pairs of epochs.\n\n"
         "With batch size 128, a tenth of DHFR, COX2, MSRC_9 and MSRC_21 is one batch, and there is nothing to compare; with 32, this is still so for "
-        "COX2 and MSRC_9. NCI1 and the other data sets of the paper were not used.\n"
+        "COX2 and MSRC_9. NCI1 and the other data sets of the paper were not used."
     )
 
 

@@ -38,7 +38,7 @@ from repro.protocols.cells import dataset_of
 from repro.protocols.unsupervised.run import Cell, cell_recipe, grid, record_file
 from repro.protocols.unsupervised.table import gain_between, rows
 from repro.record_files import RECORDS, Record
-from repro.studies.common import generated, write_page
+from repro.studies.common import generated, make_page, write_page
 from repro.studies.published_parts import HeadPerEpoch, OneSided, OwnNeighbourhood
 from repro.tasks import run_tasks
 
@@ -190,22 +190,17 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
         lines.append([level.words, *cells, mean])
     intervals = [gain for of_level in gains.values() for gain in of_level.values()]
     apart = sum(gain.low > 0 or gain.high < 0 for gain in intervals)
-    return (
-        "\n\n".join(
-            [
-                "# Which parts of JOAO affect the accuracy",
-                f"{generated('factors', intervals=True)} Accuracy in percent of an SVM on frozen embeddings, {len(grid()['seeds'])} seeds. Each line changes "
-                "one thing; the value of the base is in brackets. After the accuracy: the difference from the base on the same "
-                "seeds and folds, with its 95 % interval. The last column is the mean of the differences. The base is "
-                "JOAO, unless the line says JOAOv2. One line changes only the seed and shows the size of differences without "
-                f"a cause. {describe_devices(records, datasets)}",
-                markdown(["changed (base)", *datasets, "mean difference"], lines),
-                f"Of {len(intervals)} intervals, {apart} exclude zero. About {len(intervals) / 20:.0f} would be expected to do so if nothing in the "
-                "table mattered, because each 95 % interval misses the true difference once in twenty times. A single one is therefore not evidence.",
-                "\n".join(f"- {level.words}: {verdict(gains[name])}" for name, level in LEVELS.items() if gains[name]),
-            ]
-        )
-        + "\n"
+    return make_page(
+        "Which parts of JOAO affect the accuracy",
+        f"{generated('factors', intervals=True)} Accuracy in percent of an SVM on frozen embeddings, {len(grid()['seeds'])} seeds. Each line changes "
+        "one thing; the value of the base is in brackets. After the accuracy: the difference from the base on the same "
+        "seeds and folds, with its 95 % interval. The last column is the mean of the differences. The base is "
+        "JOAO, unless the line says JOAOv2. One line changes only the seed and shows the size of differences without "
+        f"a cause. {describe_devices(records, datasets)}",
+        markdown(["changed (base)", *datasets, "mean difference"], lines),
+        f"Of {len(intervals)} intervals, {apart} exclude zero. About {len(intervals) / 20:.0f} would be expected to do so if nothing in the "
+        "table mattered, because each 95 % interval misses the true difference once in twenty times. A single one is therefore not evidence.",
+        "\n".join(f"- {level.words}: {verdict(gains[name])}" for name, level in LEVELS.items() if gains[name]),
     )
 
 

@@ -39,7 +39,7 @@ from joao.core.provenance import command, machine, source_hash, versions
 from joao.evaluation.tables import markdown
 from joao.runs.folder import Run
 from joao.training.pretrain import Pretraining
-from repro.studies.common import generated, read_record, write_page, write_record
+from repro.studies.common import generated, make_page, read_record, write_page, write_record
 
 SMALL = ["--device", "cpu", "--epochs", "40", "--set", "training.batch_size=32", "--set", "encoder.width=16"]
 PRETRAIN = ["pretrain", "MUTAG", "--out", "run", *SMALL]
@@ -458,14 +458,12 @@ def page(record: dict[str, Any]) -> str:
     ]
     found, where = record["versions"], record["machine"]
     sources = dict.fromkeys(row["source"] for row in record["rows"])
-    return "\n\n".join(
-        [
-            "# Fault injection",
-            f"{generated('faults')} joao {found['joao']} (source {', '.join(sources)}), torch "
-            f"{found['torch']}, {where['processor']}, {where['threads']} thread. Every fault was caused in a real process, `joao pretrain "
-            f"MUTAG --out run {shlex.join(SMALL)}` with further options that the fault needs.",
-            markdown(["fault", "what the user sees", "exit code", "what is kept"], lines) + "\n",
-        ]
+    return make_page(
+        "Fault injection",
+        f"{generated('faults')} joao {found['joao']} (source {', '.join(sources)}), torch "
+        f"{found['torch']}, {where['processor']}, {where['threads']} thread. Every fault was caused in a real process, `joao pretrain "
+        f"MUTAG --out run {shlex.join(SMALL)}` with further options that the fault needs.",
+        markdown(["fault", "what the user sees", "exit code", "what is kept"], lines),
     )
 
 

@@ -30,7 +30,7 @@ from joao.data.formats.packed import make_header, packed_chunks
 from joao.data.shards.writer import ShardWriter
 from joao.data.synthetic import random_graphs
 from joao.evaluation.tables import markdown
-from repro.studies.common import generated, write_page, write_record
+from repro.studies.common import generated, make_page, write_page, write_record
 
 TU = {"s_A.txt": b"1, 2\n2, 1\n", "s_graph_indicator.txt": b"1\n1\n"}
 GRAPHS = random_graphs(4, mean_nodes=4, seed=1)
@@ -280,13 +280,11 @@ def page(record: dict[str, Any]) -> str:
         ]
         for row in record["rows"]
     ]
-    return "\n\n".join(
-        [
-            "# Hostile files",
-            f"{generated('hostile_files')} joao {record['versions']['joao']}. Memory: the largest increase of resident memory while "
-            "reading. [SECURITY.md](../../SECURITY.md) says what joao promises.",
-            markdown(["file", "what the user sees", "MB"], lines) + "\n",
-        ]
+    return make_page(
+        "Hostile files",
+        f"{generated('hostile_files')} joao {record['versions']['joao']}. Memory: the largest increase of resident memory while "
+        "reading. [SECURITY.md](../../SECURITY.md) says what joao promises.",
+        markdown(["file", "what the user sees", "MB"], lines),
     )
 
 

@@ -39,7 +39,7 @@ from joao.runs.folder import Run, claim_folder
 from joao.runs.pretraining import pretrain
 from joao.training.device import make_fabric
 from joao.training.finetune import Finetune
-from repro.studies.common import generated, write_page, write_record
+from repro.studies.common import generated, make_page, write_page, write_record
 from repro.studies.other_kills import FolderKills, WorkerKills, kill_creation, kill_finetunings, kill_workers
 
 METHODS = ("joao", "joaov2", "graphcl", "infograph")
@@ -226,45 +226,42 @@ def page(record: dict[str, Any]) -> str:
     header += ["before the run folder existed", "damaged files read", "finished runs", "equal bit for bit"]
     found, where = record["versions"], record["machine"]
     settings = ", ".join(f"{key} {value}" for key, value in record["settings"].items())
-    return "\n\n".join(
-        [
-            "# Runs killed at random moments",
-            f"{generated('kills')} joao {found['joao']} (source {found['source']}), torch "
-            f"{found['torch']}, {where['processor']}, {where['threads']} thread.",
-            f"`joao pretrain MUTAG` ({settings}) with a checkpoint after every step was killed by SIGKILL after a random time between "
-            "0 and 0.6 of the duration of a run (for commands, counted from their first write; half of the kills then wait until a file is "
-            "being written), resumed and killed again, until it finished. After every kill all files of the run were read. Final weights and "
-            "losses are compared with those of an undisturbed run. If the run folder did not exist yet, nothing had been trained and nothing was lost.",
-            markdown(header, lines),
-            "## Workers killed while they start",
-            "A random worker was killed within two seconds after it was started, on data that does not fit into a pipe. `joao compare` reports the method "
-            "that it loses in one line and goes on with the others; `joao pretrain` ends in one line.",
-            markdown(
-                ["command", "kills", "told in one line", "seconds until then: median", "largest"],
+    return make_page(
+        "Runs killed at random moments",
+        f"{generated('kills')} joao {found['joao']} (source {found['source']}), torch "
+        f"{found['torch']}, {where['processor']}, {where['threads']} thread.",
+        f"`joao pretrain MUTAG` ({settings}) with a checkpoint after every step was killed by SIGKILL after a random time between "
+        "0 and 0.6 of the duration of a run (for commands, counted from their first write; half of the kills then wait until a file is "
+        "being written), resumed and killed again, until it finished. After every kill all files of the run were read. Final weights and "
+        "losses are compared with those of an undisturbed run. If the run folder did not exist yet, nothing had been trained and nothing was lost.",
+        markdown(header, lines),
+        "## Workers killed while they start",
+        "A random worker was killed within two seconds after it was started, on data that does not fit into a pipe. `joao compare` reports the method "
+        "that it loses in one line and goes on with the others; `joao pretrain` ends in one line.",
+        markdown(
+            ["command", "kills", "told in one line", "seconds until then: median", "largest"],
+            [
                 [
-                    [
-                        f"`{row['command']}`",
-                        *(str(len(row["reactions"]) + len(row["wrong"])), str(len(row["reactions"]))),
-                        *(f"{each(row['reactions']):.2f}" for each in (statistics.median, max)),
-                    ]
-                    for row in record["workers"]
-                ],
-            ),
-            "## Run folders that are written at once",
-            "After every kill a run that is there was loaded, and otherwise the same work was done again in the same folder.",
-            markdown(
-                ["killed", "kills", "no folder or empty", "incomplete", "complete run", "lies or cannot be used again"],
+                    f"`{row['command']}`",
+                    *(str(len(row["reactions"]) + len(row["wrong"])), str(len(row["reactions"]))),
+                    *(f"{each(row['reactions']):.2f}" for each in (statistics.median, max)),
+                ]
+                for row in record["workers"]
+            ],
+        ),
+        "## Run folders that are written at once",
+        "After every kill a run that is there was loaded, and otherwise the same work was done again in the same folder.",
+        markdown(
+            ["killed", "kills", "no folder or empty", "incomplete", "complete run", "lies or cannot be used again"],
+            [
                 [
-                    [
-                        row["what"],
-                        *(str(row[key]) for key in ("kills", "nothing", "incomplete", "complete")),
-                        str(len(row["wrong"])),
-                    ]
-                    for row in record["folders"]
-                ],
-            )
-            + "\n",
-        ]
+                    row["what"],
+                    *(str(row[key]) for key in ("kills", "nothing", "incomplete", "complete")),
+                    str(len(row["wrong"])),
+                ]
+                for row in record["folders"]
+            ],
+        ),
     )
 
 

@@ -26,7 +26,7 @@ from repro.protocols.cells import dataset_of
 from repro.protocols.unsupervised import run as unsupervised
 from repro.protocols.unsupervised.run import Cell, cell_kernel, cell_recipe, cell_rows
 from repro.record_files import RECORDS, Record, RecordFile
-from repro.studies.common import generated, write_page
+from repro.studies.common import generated, make_page, write_page
 
 SETS = ("NCI1", "COLLAB")
 METHODS = ("wl", "ldp", "histogram", "untrained", "joao")
@@ -108,7 +108,7 @@ def table(records: Sequence[Record]) -> str:
 def page(records: Sequence[Record]) -> str:
     processors = " or ".join(sorted({record["machine"]["processor"] for record in records}))
     text = f"{generated('linear_scorer')} Ten folds of partition 0, one thread of {processors}."
-    return f"# The linear scorer compared with the exact one\n\n{text}\n\n{table(records)}\n"
+    return make_page("The linear scorer compared with the exact one", text, table(records))
 
 
 def main() -> None:

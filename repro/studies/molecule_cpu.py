@@ -27,7 +27,7 @@ from joao.evaluation.tables import markdown
 from joao.runs.pretraining import pretrain
 from joao.runs.trained import TrainedEncoder, bundled_model_path, load_run
 from joao.training.model import batches_by_size
-from repro.studies.common import generated, write_page, write_record
+from repro.studies.common import generated, make_page, write_page, write_record
 from repro.studies.molecule_speed import parse
 
 EMBEDDING, BEFORE = "embedding from SMILES", "embedding from SMILES, atom by atom"
@@ -133,12 +133,13 @@ def page(record: dict[str, Any]) -> str:
     heads = [f"{each['data'].partition('.')[0]}, {each['molecules']:,} molecules" for each in rows]
     trained = [[name, f"{np.median(rates):,.0f} ({_range(rates)})"] for name, rates in training["rates"].items()]
     trained.append(["bf16-mixed over 32-true", ratio(training["rates"], *reversed(PRECISIONS))])
-    return (
-        f"# Molecules on a CPU\n\n{generated('molecule_cpu')} {record['machine']['processor']}, one thread. Molecules "
-        "per CPU second: median (range) of turns. The encoder is the bundled one.\n\n"
-        f"{markdown(['', *heads], lines)}\n\n"
-        f"Pre-training JOAO on the plain path, one epoch of {training['molecules']:,} molecules, default encoder:\n\n"
-        f"{markdown(['precision', 'molecules per CPU second'], trained)}\n"
+    return make_page(
+        "Molecules on a CPU",
+        f"{generated('molecule_cpu')} {record['machine']['processor']}, one thread. Molecules "
+        "per CPU second: median (range) of turns. The encoder is the bundled one.",
+        markdown(["", *heads], lines),
+        f"Pre-training JOAO on the plain path, one epoch of {training['molecules']:,} molecules, default encoder:",
+        markdown(["precision", "molecules per CPU second"], trained),
     )
 
 

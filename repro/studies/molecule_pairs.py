@@ -40,7 +40,7 @@ from joao.runs.pretraining import pretrain
 from joao.runs.trained import make_untrained
 from repro.intervals import estimate_over_sets, holm, p_value
 from repro.protocols.transfer.overlap import find_shared
-from repro.studies.common import generated
+from repro.studies.common import generated, make_page
 from repro.studies.headroom import ENCODER, PAIRS, fixed_pair
 from repro.studies.molecule_tables import SETS
 from repro.studies.sweep import made_with, main
@@ -146,7 +146,6 @@ def compared(records: Sequence[Mapping[str, Any]]) -> Errors:
 
 def page(records: Sequence[Mapping[str, Any]]) -> str:
     sections = [
-        "# Augmentation pairs on molecules",
         f"{generated('molecule_pairs', intervals=True)} The rules are in `repro/decision-rules.md`. Pre-training on {MOLECULES:,} unlabelled molecules of "
         f"ChEMBL and ZINC, {SCHEDULE['epochs']} epochs, gin 3 x 32 on atom labels, all augmentations at strength 0.2; frozen embeddings of the "
         f"{len(SETS)} development sets, published splits. The error is the RMSE in standard deviations of the training labels or, for `pharma_ames`, 1 - ROC-AUC; smaller is better. "
@@ -164,7 +163,7 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
             sections += [f"## {titles[scorer]}", f"Pre-training seeds {names}.", *_round(errors, scorer)]
             if scorer == "forest":
                 sections += with_seeds(errors, own, records)
-    return "\n\n".join(sections) + "\n"
+    return make_page("Augmentation pairs on molecules", *sections)
 
 
 def _round(errors: Errors, scorer: str) -> list[str]:

@@ -32,7 +32,7 @@ from joao.runs.pretraining import pretrain
 from joao.runs.trained import bundled_model_path, load_run, make_untrained
 from repro.protocols.transfer.overlap import count, find_shared, molecules_of_test
 from repro.record_files import RECORDS
-from repro.studies.common import generated
+from repro.studies.common import generated, make_page
 from repro.studies.molecule_tables import SETS
 from repro.studies.sweep import interval, record_file
 
@@ -193,31 +193,28 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
     corpus = [
         "## Corpus",
         f"{overlap['corpus']:,} molecules were drawn: {sources}. {overlap['left out']:,} of them are in a test split below, whatever their stereochemistry, and are left out.",
-        markdown(["test split", "molecules", "in the sample, with stereochemistry", "without"], tested) + "\n",
+        markdown(["test split", "molecules", "in the sample, with stereochemistry", "without"], tested),
     ]
-    title = [
-        "# Pre-training of molecules",
-        f"{generated('molecule_pretraining')} The rules are in `repro/decision-rules.md`.",
-    ]
+    title = "Pre-training of molecules"
+    origin = f"{generated('molecule_pretraining')} The rules are in `repro/decision-rules.md`."
     if not arms:
-        return "\n\n".join([*title, "No pre-training has been run yet.", *corpus])
-    return "\n\n".join(
-        [
-            *title,
-            f"Frozen embeddings and a forest of {TREES} trees on the development sets, published splits, one seed; pre-trained on one H200 in bf16-mixed on the fast path. The runs shared the GPU with each other or with other work, so the seconds are no speeds. "
-            "Each arm has one pre-training, and intervals over sets say nothing about another one. [Forests of 500 trees](molecule-tables.md) have slightly smaller errors. "
-            "The error is the RMSE in standard deviations of the training labels or, for `pharma_ames`, 1 - ROC-AUC; smaller is better.",
-            markdown(head, rows),
-            f"Means over {len(common)} sets that all methods have."
-            + (f" Missing: {', '.join(missing)}." if missing else ""),
-            f"JOAO's contrastive loss beside the targets, *both* less *targets only*: {gain('both', 'targets') or 'not computed'}. *Targets only* less *contrastive only*: {gain('targets', 'contrastive') or 'not computed'}. "
-            f"*Both* less *contrastive only*: {gain('both', 'contrastive') or 'not computed'}. *Contrastive only* less untrained: {gain('contrastive', 'untrained') or 'not computed'}. "
-            f"*Both* less the earlier bundled encoder: {gain('both', 'bundled') or 'not computed'}. "
-            + (f"The main run less it: {main_run}." if main_run else "There was no main run."),
-            "## Sets",
-            markdown(["data set", *(SHOWN[arm] for arm in arms)], sets),
-            *corpus,
-        ]
+        return make_page(title, origin, "No pre-training has been run yet.", *corpus)
+    return make_page(
+        title,
+        origin,
+        f"Frozen embeddings and a forest of {TREES} trees on the development sets, published splits, one seed; pre-trained on one H200 in bf16-mixed on the fast path. The runs shared the GPU with each other or with other work, so the seconds are no speeds. "
+        "Each arm has one pre-training, and intervals over sets say nothing about another one. [Forests of 500 trees](molecule-tables.md) have slightly smaller errors. "
+        "The error is the RMSE in standard deviations of the training labels or, for `pharma_ames`, 1 - ROC-AUC; smaller is better.",
+        markdown(head, rows),
+        f"Means over {len(common)} sets that all methods have."
+        + (f" Missing: {', '.join(missing)}." if missing else ""),
+        f"JOAO's contrastive loss beside the targets, *both* less *targets only*: {gain('both', 'targets') or 'not computed'}. *Targets only* less *contrastive only*: {gain('targets', 'contrastive') or 'not computed'}. "
+        f"*Both* less *contrastive only*: {gain('both', 'contrastive') or 'not computed'}. *Contrastive only* less untrained: {gain('contrastive', 'untrained') or 'not computed'}. "
+        f"*Both* less the earlier bundled encoder: {gain('both', 'bundled') or 'not computed'}. "
+        + (f"The main run less it: {main_run}." if main_run else "There was no main run."),
+        "## Sets",
+        markdown(["data set", *(SHOWN[arm] for arm in arms)], sets),
+        *corpus,
     )
 
 

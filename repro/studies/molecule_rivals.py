@@ -34,7 +34,7 @@ from joao.data.names import resolve_path
 from joao.evaluation.tables import markdown
 from joao.runs.trained import model_path
 from repro.record_files import RECORDS
-from repro.studies.common import generated
+from repro.studies.common import generated, make_page
 from repro.studies.molecule_tables import SETS, Cache, Cell, Table, load, predict_members, test_error
 from repro.studies.sweep import interval, record_file
 
@@ -243,7 +243,6 @@ def _commands(chemprop: Path, folder: Path, table: Table) -> dict[str, Callable[
 def page(records: Sequence[Mapping[str, Any]]) -> str:
     of = {(each["cell"]["part"], each["cell"]["name"]): each for each in records}
     parts = [
-        "# chemprop and scikit-fingerprints beside joao",
         f"{generated('molecule_rivals')} The rules are in `repro/decision-rules.md`. One seed, one thread. Intervals are over sets (Student, 95 %).",
     ]
     for group, names in GROUPS.items():
@@ -256,7 +255,7 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
         "of this study has no connection to it."
     )
     parts += ["## Speed", *(_speed(of["speed", SPEED_SET]) if ("speed", SPEED_SET) in of else ["Not measured yet."])]
-    return "\n\n".join(parts) + "\n"
+    return make_page("chemprop and scikit-fingerprints beside joao", *parts)
 
 
 def _errors(group: str, found: Mapping[str, Mapping[str, Any]]) -> list[str]:

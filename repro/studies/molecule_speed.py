@@ -25,7 +25,7 @@ from joao.data import read_whole
 from joao.data.formats.packed import drop_texts, read_packed, write_packed
 from joao.data.molecules import featurise
 from joao.evaluation.tables import markdown
-from repro.studies.common import generated, write_page, write_record
+from repro.studies.common import generated, make_page, write_page, write_record
 
 
 def main() -> None:
@@ -89,12 +89,10 @@ def page(record: dict[str, Any]) -> str:
     names = [name for name in rows[0] if name != "data"]
     lines = [[name, *(_shown(row[name]) for row in rows)] for name in names]
     cost = ["RDKit's share of the CPU time", *(f"{rdkit_share(row):.0%}" for row in rows)]
-    text = f"{generated('molecule_speed')} {record['machine']['processor']}, {record['jobs']} processes. Medians over repeats.\n\n"
-    return (
-        "# Speed of reading molecules\n\n"
-        + text
-        + markdown(["", *(row["data"] for row in rows)], [*lines, cost])
-        + "\n"
+    return make_page(
+        "Speed of reading molecules",
+        f"{generated('molecule_speed')} {record['machine']['processor']}, {record['jobs']} processes. Medians over repeats.",
+        markdown(["", *(row["data"] for row in rows)], [*lines, cost]),
     )
 
 

@@ -40,7 +40,7 @@ from joao.evaluation.targets import infer_label_kind, select_tasks, task_figures
 from joao.runs.trained import load_run, model_path
 from repro.protocols.cells import load_grid
 from repro.record_files import RECORDS
-from repro.studies.common import generated
+from repro.studies.common import generated, make_page
 from repro.studies.sweep import interval, record_file
 
 # By size, the smallest first.
@@ -220,7 +220,6 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
     rows = [[name, *(f"{np.mean(each[str(share)]):.3f}" for share in FOREST_SHARES)] for name, each in forests.items()]
     means = [f"{np.mean([np.mean(each[str(share)]) for each in forests.values()]):.3f}" for share in FOREST_SHARES]
     parts = [
-        "# Forests, kernels, encoder and ensemble on molecules",
         f"{generated('molecule_tables')} The rules are in `repro/decision-rules.md`. Development sets (PharmaBench, MoleculeACE), published splits, "
         "one seed. The error is the RMSE in standard deviations of the training labels or, for `pharma_ames`, 1 - ROC-AUC; smaller is better. "
         "Intervals are over sets (Student, 95 %).",
@@ -231,9 +230,9 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
     parts += [
         "## Forest for regression",
         markdown(["data set", *(f"`max_features` {share}" for share in FOREST_SHARES)], [*rows, ["mean", *means]]),
-        "200 trees on ECFP counts, three random folds of the training molecules.\n",
+        "200 trees on ECFP counts, three random folds of the training molecules.",
     ]
-    return "\n\n".join(parts)
+    return make_page("Forests, kernels, encoder and ensemble on molecules", *parts)
 
 
 ENCODERS = {"3109a4cf": "encoder bundled until 2026-11-18", "9eed50b9": "bundled encoder"}  # by hash of the file

@@ -32,7 +32,7 @@ from joao.core.files import write_file, write_json
 from joao.core.provenance import machine, versions
 from joao.evaluation.tables import markdown
 from repro.record_files import RECORDS
-from repro.studies.common import PAGES, generated
+from repro.studies.common import PAGES, generated, make_page
 
 ROOT = Path(__file__).parents[2]
 # Files or folders, and the tests that should notice a change, in addition to the doctests of the file.
@@ -341,16 +341,14 @@ def page(record: dict[str, Any]) -> str:
         if set(record["files"]) == set(targets())
         else "**Outdated:** files were moved or merged since the last run. "
     )
-    return "\n\n".join(
-        [
-            "# Mutation testing",
-            f"{stale}{generated('mutants')} Parts of the record may come from different runs. Last run: joao {found['joao']} (source {found['source']}), torch {found['torch']}, {where['processor']}, {where['threads']} thread.",
-            ABOUT,
-            markdown(["file", "tests", "mutants", "killed", "survived", "killed, %"], shares),
-            "## Survivors",
-            "\n".join(f"- {word}: {meaning}" for word, meaning in reasons["words"].items()),
-            markdown(["file, line", "before", "after", "reason"], survivors) + "\n",
-        ]
+    return make_page(
+        "Mutation testing",
+        f"{stale}{generated('mutants')} Parts of the record may come from different runs. Last run: joao {found['joao']} (source {found['source']}), torch {found['torch']}, {where['processor']}, {where['threads']} thread.",
+        ABOUT,
+        markdown(["file", "tests", "mutants", "killed", "survived", "killed, %"], shares),
+        "## Survivors",
+        "\n".join(f"- {word}: {meaning}" for word, meaning in reasons["words"].items()),
+        markdown(["file, line", "before", "after", "reason"], survivors),
     )
 
 

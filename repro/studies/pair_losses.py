@@ -15,7 +15,7 @@ import numpy as np
 import joao
 from joao.core.provenance import command, machine, versions
 from joao.evaluation.tables import markdown
-from repro.studies.common import OLDER_DEFAULT, generated, write_page, write_record
+from repro.studies.common import OLDER_DEFAULT, generated, make_page, write_page, write_record
 
 SETS = ("MSRC_9", "MSRC_21", "COX2", "DHFR", "Mutagenicity")
 OBJECTIVES = ("nt_xent", "jensen_shannon", "barlow_twins", "bootstrap")
@@ -38,14 +38,13 @@ def page(record: dict[str, Any]) -> str:
         row = np.array([of_set[name] for name in SETS])
         lines.append([f"`{objective}`", *(f"{each:.3f}" for each in row), f"{np.median(row / first):.2g}"])
     made, machine_of = record["versions"], record["machine"]
-    parts = [
-        "# Differences between pair losses",
+    return make_page(
+        "Differences between pair losses",
         f"{generated('pair_losses')} JOAO with the default settings until 2026-11-18, seed 0, 20 epochs, all pairs equally likely throughout; "
         f"joao {made['joao']}, {machine_of['processor']}. Standard deviation over the 25 pairs, mean over epochs. Relative to "
         "`nt_xent`: median over the data sets.",
         markdown(["", *SETS, "relative to `nt_xent`"], lines),
-    ]
-    return "\n\n".join(parts) + "\n"
+    )
 
 
 def main() -> None:

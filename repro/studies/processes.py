@@ -33,7 +33,7 @@ from joao.training.device import make_fabric
 from joao.training.distributed.group import ProcessGroup
 from joao.training.distributed.launch import Send, find_process_layout, run_in_processes
 from joao.training.pretrain import Pretraining
-from repro.studies.common import generated, write_page, write_record
+from repro.studies.common import generated, make_page, write_page, write_record
 
 METHODS = ("joao", "joaov2")
 EPOCHS = 2
@@ -278,54 +278,48 @@ def page(record: dict[str, Any]) -> str:
         for row in record["killed"]
     ]
     found, where = record["versions"], record["machine"]
-    return (
-        "\n\n".join(
+    return make_page(
+        "Two processes compared with one",
+        f"{generated('processes')} Two processes on one machine, CPU, gloo, {where['threads']} thread "
+        f"each; joao {found['joao']} (source {found['source']}), torch {found['torch']}, {where['processor']}, "
+        f"{where['cores']} cores; load at the start {record['load'][0]:.1f}.",
+        "## Step by step",
+        f"NCI1, GIN 3 x 32, batch size 128 (the last batch of an epoch has 14 graphs), seed 0, {EPOCHS} epochs. Loss: relative difference. "
+        "Table and weights: largest absolute difference of an entry; the initial weights are equal. In float64 the differences are rounding "
+        "errors. In float32 they start as rounding errors and grow, because Adam divides by the size of the gradient: a weight with almost no "
+        "gradient moves by the full learning rate in a direction that rounding decides. The third group of each method shows the same effect "
+        "in one process whose initial weights were changed by one rounding step.",
+        markdown(["method", "compared", "step", "loss", "table", "largest weight", "mean weight"], steps),
+        "## Speed",
+        f"JOAO, graphs per second, median (min to max) of {ROUNDS} epochs, measured in turn. CPU s: median CPU seconds of the first process per epoch.",
+        markdown(
             [
-                "# Two processes compared with one",
-                f"{generated('processes')} Two processes on one machine, CPU, gloo, {where['threads']} thread "
-                f"each; joao {found['joao']} (source {found['source']}), torch {found['torch']}, {where['processor']}, "
-                f"{where['cores']} cores; load at the start {record['load'][0]:.1f}.",
-                "## Step by step",
-                f"NCI1, GIN 3 x 32, batch size 128 (the last batch of an epoch has 14 graphs), seed 0, {EPOCHS} epochs. Loss: relative difference. "
-                "Table and weights: largest absolute difference of an entry; the initial weights are equal. In float64 the differences are rounding "
-                "errors. In float32 they start as rounding errors and grow, because Adam divides by the size of the gradient: a weight with almost no "
-                "gradient moves by the full learning rate in a direction that rounding decides. The third group of each method shows the same effect "
-                "in one process whose initial weights were changed by one rounding step.",
-                markdown(["method", "compared", "step", "loss", "table", "largest weight", "mean weight"], steps),
-                "## Speed",
-                f"JOAO, graphs per second, median (min to max) of {ROUNDS} epochs, measured in turn. CPU s: median CPU seconds of the first process per epoch.",
-                markdown(
-                    [
-                        "data",
-                        "encoder",
-                        "batch",
-                        "one process",
-                        "two processes",
-                        "two / one, by epoch",
-                        "CPU s, one",
-                        "CPU s, first of two",
-                    ],
-                    speed_lines,
-                ),
-                "## A process is killed",
-                f"`joao pretrain NCI1 --devices 2 --epochs {KILL['epochs']} --checkpoint-every {KILL['checkpoint every']}`; SIGKILL 0.3 s into "
-                f"epoch {KILL['kill after epoch'] + 1} or later; then `joao pretrain --resume RUN`, compared with an undisturbed run.",
-                markdown(
-                    [
-                        "killed",
-                        "other process ended after, s",
-                        "command ended after, s",
-                        "exit code",
-                        "standard error",
-                        "epochs kept",
-                        "weights equal bit for bit",
-                    ],
-                    kills,
-                ),
-                "",
-            ]
-        ).rstrip()
-        + "\n"
+                "data",
+                "encoder",
+                "batch",
+                "one process",
+                "two processes",
+                "two / one, by epoch",
+                "CPU s, one",
+                "CPU s, first of two",
+            ],
+            speed_lines,
+        ),
+        "## A process is killed",
+        f"`joao pretrain NCI1 --devices 2 --epochs {KILL['epochs']} --checkpoint-every {KILL['checkpoint every']}`; SIGKILL 0.3 s into "
+        f"epoch {KILL['kill after epoch'] + 1} or later; then `joao pretrain --resume RUN`, compared with an undisturbed run.",
+        markdown(
+            [
+                "killed",
+                "other process ended after, s",
+                "command ended after, s",
+                "exit code",
+                "standard error",
+                "epochs kept",
+                "weights equal bit for bit",
+            ],
+            kills,
+        ),
     )
 
 

@@ -21,7 +21,7 @@ from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.tables import markdown, with_deviation
 from joao.runs.scoring import require_classes
 from repro.baselines import DGK, Sub2vec
-from repro.studies.common import generated, write_page, write_record
+from repro.studies.common import generated, make_page, write_page, write_record
 
 DATA = "IMDB-BINARY"
 METHODS: dict[str, Callable[[int], Baseline]] = {
@@ -59,13 +59,12 @@ def page(record: dict[str, Any]) -> str:
         for name, found in record["accuracy"].items()
     ]
     made, machine_of = record["versions"], record["machine"]
-    parts = [
-        "# Baselines that read graphs in the order of the file",
+    return make_page(
+        "Baselines that read graphs in the order of the file",
         f"{generated('reading_order')} {DATA}, seeds {', '.join(map(str, SEEDS))}; "
         f"joao {made['joao']}, {machine_of['processor']}. Accuracy in percent of an SVM.",
         markdown(["", "random order", "order of the file"], lines),
-    ]
-    return "\n\n".join(parts) + "\n"
+    )
 
 
 def main() -> None:

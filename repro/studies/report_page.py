@@ -20,7 +20,7 @@ from joao.core.provenance import command, machine, versions
 from joao.evaluation.tables import markdown
 from joao.report.reported_run import MAP_KINDS as KINDS
 from joao.runs.folder import Run
-from repro.studies.common import generated, write_page, write_record
+from repro.studies.common import generated, make_page, write_page, write_record
 
 
 def measure(run: Path, kind: str) -> dict[str, Any]:
@@ -36,14 +36,13 @@ def measure(run: Path, kind: str) -> dict[str, Any]:
 
 def page(record: dict[str, Any]) -> str:
     rows = [[KINDS[row["map"]], f"{row['bytes'] / 1000:,.0f}", f"{row['cpu_seconds']:.1f}"] for row in record["rows"]]
-    return (
-        "# Size and time of the report page\n\n"
+    return make_page(
+        "Size and time of the report page",
         f"{generated('report_page')} "
         f"joao {record['versions']['joao']}, {record['machine']['processor']}, 1 thread. "
         f"One run on {record['data']}: {record['graphs']:,} graphs, {record['epochs']} epochs. "
-        "CPU time of the whole command, including reading and embedding the graphs.\n\n"
-        + markdown(["map", "page, kB", "CPU s"], rows)
-        + "\n"
+        "CPU time of the whole command, including reading and embedding the graphs.",
+        markdown(["map", "page, kB", "CPU s"], rows),
     )
 
 

@@ -43,7 +43,7 @@ from joao.evaluation.tables import markdown
 from joao.training.model import WINDOW, BatchSampler
 from joao.training.pretrain import Pretraining
 from repro.benchmarks.workloads import molecule_like_graphs
-from repro.studies.common import PAGES, generated, read_record, write_page, write_record
+from repro.studies.common import PAGES, generated, make_page, read_record, write_page, write_record
 
 BATCH = 256
 STRUCTURES = 4  # number of shards with different structures
@@ -397,28 +397,23 @@ def page(record: dict[str, Any]) -> str:
         ]
         for what in ("batches", "steps")
     ]
-    return (
-        "\n\n".join(
-            [
-                "# Graphs in shards",
-                f"{generated('shards')} {record['machine']['processor']}, one thread, a shared machine. "
-                f"Synthetic graphs of 25 nodes; {record['steps']} steps of JOAO, gin 3x32, batch size {record['batch']}, each size in its own "
-                "process. MB are millions of bytes.",
-                "## Memory",
-                markdown(header, lines),
-                *passed,
-                "## Order",
-                f"The largest store ({rows[-1]['graphs']:,} graphs), starting with an empty page cache.",
-                markdown(["order", "graphs taken", "MB read", "of the store", "seconds", "graphs/s"], cold_lines),
-                "## Speed",
-                f"The same {speeds['graphs']:,} graphs in memory and in shards, in turn, {speeds['rounds']} rounds: graphs per CPU second "
-                "(medians), and CPU time of shards / memory (median, min to max).",
-                markdown(["", "memory", "shards", "ratio"], speed_lines),
-                "## A billion graphs on 64 GPUs",
-                markdown(["quantity", "estimate", "source"], billion(record)),
-            ]
-        )
-        + "\n"
+    return make_page(
+        "Graphs in shards",
+        f"{generated('shards')} {record['machine']['processor']}, one thread, a shared machine. "
+        f"Synthetic graphs of 25 nodes; {record['steps']} steps of JOAO, gin 3x32, batch size {record['batch']}, each size in its own "
+        "process. MB are millions of bytes.",
+        "## Memory",
+        markdown(header, lines),
+        *passed,
+        "## Order",
+        f"The largest store ({rows[-1]['graphs']:,} graphs), starting with an empty page cache.",
+        markdown(["order", "graphs taken", "MB read", "of the store", "seconds", "graphs/s"], cold_lines),
+        "## Speed",
+        f"The same {speeds['graphs']:,} graphs in memory and in shards, in turn, {speeds['rounds']} rounds: graphs per CPU second "
+        "(medians), and CPU time of shards / memory (median, min to max).",
+        markdown(["", "memory", "shards", "ratio"], speed_lines),
+        "## A billion graphs on 64 GPUs",
+        markdown(["quantity", "estimate", "source"], billion(record)),
     )
 
 

@@ -41,7 +41,7 @@ from joao.runs.scoring import require_classes
 from joao.training.model import embed
 from joao.training.pretrain import Pretraining
 from repro.protocols.unsupervised.run import grid
-from repro.studies.common import PAGES, generated, has_record, read_record, write_page, write_record
+from repro.studies.common import PAGES, generated, has_record, make_page, read_record, write_page, write_record
 
 DATASETS = ("COX2", "DHFR", "MSRC_9", "MSRC_21")
 SEEDS = (0, 1, 2)
@@ -207,8 +207,8 @@ def page(record: dict[str, Any]) -> str:
         "CPU time / fixed 0.2",
     ]
     strengths = [f"at {each}" for each in EQUAL]
-    parts = [
-        "# Learned strengths",
+    return make_page(
+        "Learned strengths",
         f"{generated('strengths')} Settings of the unsupervised table, {record['epochs']} "
         f"epochs, seeds {', '.join(map(str, SEEDS))}; joao {made['joao']} (source {made['source']}), torch {made['torch']}, "
         f"{machine_of['processor']}, {machine_of['threads']} thread. These are development data sets; none of them is in the "
@@ -223,8 +223,7 @@ def page(record: dict[str, Any]) -> str:
         "Share of views of each augmentation at each strength, mean over epochs and seeds.",
         markdown(["data", "augmentation", *strengths, "all"], chosen_lines(record)),
         f"![{record['data'][0]}: the learned table](strengths.png)",
-    ]
-    return "\n\n".join(parts) + "\n"
+    )
 
 
 def main() -> None:
