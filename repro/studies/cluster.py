@@ -31,12 +31,12 @@ from typing import Any
 
 import numpy as np
 
-from joao.core.provenance import command, machine, versions
+from joao.core.provenance import versions
 from joao.data.formats.smiles import Columns, iterate_molecule_table
 from joao.data.names import resolve_path
 from joao.evaluation.tables import markdown
 from joao.runs.parts import encoder_of, load_model, open_sources, write_parts
-from repro.studies.common import generated, has_record, make_page, read_record, write_page, write_record
+from repro.studies.common import generated, has_record, make_page, origin, read_record, write_page, write_record
 
 NODES, KILLS, SEED = 3, 50, 0
 KINDS = ("worker", "node", "command")
@@ -372,12 +372,7 @@ def main() -> None:
     if "memory" in new:  # rows of other sizes stay
         by_size = {row["rows"]: row for row in [*record.get("memory", []), *new["memory"]]}
         new["memory"] = [by_size[rows] for rows in sorted(by_size)]
-    about: dict[str, Any] = {
-        "command": command(),
-        "versions": versions(),
-        "machine": machine("cpu"),
-        "ray": version("ray"),
-    }
+    about = {**origin(), "ray": version("ray")}
     made = {"source": versions()["source"], "processor": about["machine"]["processor"]}
     sources = {**record.get("sources", {}), **dict.fromkeys(new, made)}
     record = {**record, **about, "pyarrow": version("pyarrow"), "sources": sources, **new}

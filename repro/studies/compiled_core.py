@@ -15,13 +15,21 @@ from typing import Any
 import numpy as np
 
 from joao.config.recipe import make_recipe
-from joao.core.provenance import command, machine, versions
 from joao.data import read_whole
 from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.tables import markdown
 from joao.runs.pretraining import pretrain
 from joao.runs.scoring import require_classes
-from repro.studies.common import OLDER_DEFAULT, generated, has_record, make_page, read_record, write_page, write_record
+from repro.studies.common import (
+    OLDER_DEFAULT,
+    generated,
+    has_record,
+    make_page,
+    origin,
+    read_record,
+    write_page,
+    write_record,
+)
 
 NAMES = ("MUTAG", "PROTEINS", "DHFR", "MSRC_9", "COX2")
 SEEDS = range(5)
@@ -48,7 +56,7 @@ def main() -> None:
                 )
                 row = {"data": name, "seed": seed, "path": path, "accuracy": scores.mean, "CPU seconds": seconds}
                 record["rows"].append({**row, "level": trained.info.compiled, "loss": trained.metrics[-1].loss})
-                record |= {"command": command(), "versions": versions(), "machine": machine("cpu")}
+                record |= origin()
                 write_record("compiled-core", record)
                 print(row, flush=True)
     write_page("compiled-core", page(record))

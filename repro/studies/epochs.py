@@ -39,7 +39,7 @@ from repro.intervals import estimate_gain
 from repro.protocols.semi_supervised.run import Cell, Work, grid, record_file, start_of
 from repro.record_files import RECORDS
 from repro.splits import few_label_splits
-from repro.studies.common import generated, make_page, write_page, write_record
+from repro.studies.common import generated, make_page, publish
 from repro.tables.names import NAMES
 from repro.tasks import run_tasks
 
@@ -162,8 +162,7 @@ def choice(arguments: argparse.Namespace) -> None:
                 key = f"{trace['dataset']}, {NAMES[trace['method']]}"
                 rows.setdefault(f"{share}|{name}", {}).setdefault(key, []).append(float(np.mean(kept)))
     record = {"rows": rows, **made_by(traces)}
-    write_record("epoch-choice", record)
-    write_page("epoch-choice", choice_page(record))
+    publish("epoch-choice", record, choice_page)
 
 
 def choice_page(record: dict[str, Any]) -> str:
@@ -197,8 +196,7 @@ def rule(arguments: argparse.Namespace) -> None:
         row.setdefault("last epoch", []).append(float(by_epoch[-1]))
         row.setdefault("chosen by validation", []).append(record_file(RECORDS)[cell.key]["scores"]["mean"])
     record = {"rows": rows, **made_by(traces)}
-    write_record("published-epoch", record)
-    write_page("published-epoch", rule_page(record))
+    publish("published-epoch", record, rule_page)
 
 
 def rule_page(record: dict[str, Any]) -> str:

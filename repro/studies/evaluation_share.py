@@ -21,13 +21,21 @@ from numpy.typing import NDArray
 
 from joao.config.builder import build_method
 from joao.config.recipe import make_recipe
-from joao.core.provenance import command, machine, versions
 from joao.core.randomness import torch_generator
 from joao.data import Dataset, read_whole
 from joao.data.features import Features, make_store
 from joao.evaluation.tables import markdown
 from joao.training.pretrain import Pretraining
-from repro.studies.common import generated, has_record, make_page, read_record, write_page, write_record
+from repro.studies.common import (
+    describe_origin,
+    generated,
+    has_record,
+    make_page,
+    origin,
+    read_record,
+    write_page,
+    write_record,
+)
 
 # With 128 graphs a batch, a tenth of the other development sets is one batch; with 32, that of COX2 and MSRC_9 still is.
 SETTINGS = (("Mutagenicity", 128), ("Mutagenicity", 32), ("DHFR", 32), ("MSRC_21", 32))
@@ -163,9 +171,7 @@ def main() -> None:
         "settings": [],
         "training": asdict(make_recipe({}).training),
         "seeds": list(SEEDS),
-        "command": command(),
-        "versions": versions(),
-        "machine": machine("cpu"),
+        **origin(),
     }
     if has_record("evaluation-share"):
         record = read_record("evaluation-share")
@@ -181,11 +187,9 @@ def page(record: dict[str, Any]) -> str:
 
 
 def explained(record: dict[str, Any]) -> str:
-    made, machine_of = record["versions"], record["machine"]
     return (
         f"{generated('evaluation_share')} JOAO with the default settings until 2026-11-18, {record['training']['epochs']} epochs, "
-        f"seeds {', '.join(map(str, record['seeds']))}; joao {made['joao']} (source {made['source']}), torch {made['torch']}, "
-        f"{machine_of['processor']}, {machine_of['threads']} thread. The first line of each group is the published tenth, the default; "
+        f"seeds {', '.join(map(str, record['seeds']))}; {describe_origin(record)}. The first line of each group is the published tenth, the default; "
         "the second is the same with other random batches and views for measuring.\n\n"
         "Distances are total variation, from 0 to 1: mean (min to max), over 5 seeds if two ways are compared and over 10 pairs of seeds "
         "otherwise. The final table is that of the last epoch, the mean table the mean over all epochs. Swaps as far: the share of the 32 ways to swap the two "

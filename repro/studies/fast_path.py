@@ -25,7 +25,7 @@ from joao.runs.scoring import require_classes
 from joao.runs.trained import load_run
 from repro.protocols.unsupervised.run import Cell, cell_recipe, grid, record_file
 from repro.record_files import RECORDS
-from repro.studies.common import generated, make_page, write_page, write_record
+from repro.studies.common import generated, make_page, publish
 
 
 def main() -> None:
@@ -89,8 +89,7 @@ def score(arguments: argparse.Namespace) -> None:
     }
     facts = {"command": command(), "versions": versions(), "machine of scoring": machine("cpu")}
     record = json.loads(json.dumps({**facts, "rows": rows, "accuracy on the plain path": plain}))
-    write_record("fast-path", record)
-    write_page("fast-path", page(record))
+    publish("fast-path", record, page)
 
 
 def page(record: dict[str, Any]) -> str:

@@ -35,11 +35,11 @@ with warnings.catch_warnings():
     import torch_geometric.nn  # noqa: F401
 
 from joao.cli import main
-from joao.core.provenance import command, machine, source_hash, versions
+from joao.core.provenance import source_hash
 from joao.evaluation.tables import markdown
 from joao.runs.folder import Run
 from joao.training.pretrain import Pretraining
-from repro.studies.common import generated, make_page, read_record, write_page, write_record
+from repro.studies.common import generated, make_page, origin, publish, read_record
 
 SMALL = ["--device", "cpu", "--epochs", "40", "--set", "training.batch_size=32", "--set", "encoder.width=16"]
 PRETRAIN = ["pretrain", "MUTAG", "--out", "run", *SMALL]
@@ -485,9 +485,8 @@ def run_study() -> None:
             rows[fault.__name__] = {"name": fault.__name__, **found, "said": said, "source": source_hash()}
             print(rows[fault.__name__], flush=True)
     ordered = [rows[fault.__name__] for fault in FAULTS if fault.__name__ in rows]
-    record = {"command": command(), "versions": versions(), "machine": machine("cpu"), "rows": ordered}
-    write_record("faults", record)
-    write_page("faults", page(record))
+    record = {**origin(), "rows": ordered}
+    publish("faults", record, page)
 
 
 if __name__ == "__main__":

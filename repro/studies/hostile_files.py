@@ -25,12 +25,12 @@ from typing import Any
 
 import joao
 from joao.core.errors import UserError
-from joao.core.provenance import command, machine, peak_memory, versions
+from joao.core.provenance import peak_memory
 from joao.data.formats.packed import make_header, packed_chunks
 from joao.data.shards.writer import ShardWriter
 from joao.data.synthetic import random_graphs
 from joao.evaluation.tables import markdown
-from repro.studies.common import generated, make_page, write_page, write_record
+from repro.studies.common import generated, make_page, origin, publish
 
 TU = {"s_A.txt": b"1, 2\n2, 1\n", "s_graph_indicator.txt": b"1\n1\n"}
 GRAPHS = random_graphs(4, mean_nodes=4, seed=1)
@@ -294,9 +294,8 @@ def main() -> None:
         error, memory = cause(fault)
         rows.append({"file": fault.what, "error": error, "bytes": memory})
         print(rows[-1], flush=True)
-    record = {"command": command(), "versions": versions(), "machine": machine("cpu"), "rows": rows}
-    write_record("hostile-files", record)
-    write_page("hostile-files", page(record))
+    record = {**origin(), "rows": rows}
+    publish("hostile-files", record, page)
 
 
 if __name__ == "__main__":

@@ -20,11 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.baselines import GL, WL
-from joao.core.provenance import command, machine, versions
 from joao.data import Dataset, read_whole
 from joao.evaluation.svm import normalised_gram
 from joao.evaluation.tables import markdown
-from repro.studies.common import generated, make_page, write_page, write_record
+from repro.studies.common import generated, make_page, origin, publish
 
 WL_DATA = ("MUTAG", "IMDB-BINARY", "PROTEINS", "NCI1", "DD")
 GL_DATA = ("MUTAG",)
@@ -115,12 +114,9 @@ def main() -> None:
     record = {
         "runs": runs,
         "GraKeL": grakel.__version__,
-        "command": command(),
-        "versions": versions(),
-        "machine": machine("cpu"),
+        **origin(),
     }
-    write_record("kernels", record)
-    write_page("kernels", page(record))
+    publish("kernels", record, page)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,6 @@ import torch
 
 from joao.config.recipe import Recipe, make_recipe
 from joao.core.errors import JoaoNotice, UserError
-from joao.core.provenance import command, machine, versions
 from joao.data import read_whole
 from joao.data.dataset import Dataset
 from joao.evaluation.tables import markdown
@@ -39,7 +38,7 @@ from joao.runs.folder import Run, claim_folder
 from joao.runs.pretraining import pretrain
 from joao.training.device import make_fabric
 from joao.training.finetune import Finetune
-from repro.studies.common import generated, make_page, write_page, write_record
+from repro.studies.common import describe_origin, generated, make_page, origin, publish
 from repro.studies.other_kills import FolderKills, WorkerKills, kill_creation, kill_finetunings, kill_workers
 
 METHODS = ("joao", "joaov2", "graphcl", "infograph")
@@ -224,12 +223,10 @@ def page(record: dict[str, Any]) -> str:
     ]
     header = ["method", "started as", "kills", "while a file was written", "newest checkpoint inside an epoch"]
     header += ["before the run folder existed", "damaged files read", "finished runs", "equal bit for bit"]
-    found, where = record["versions"], record["machine"]
     settings = ", ".join(f"{key} {value}" for key, value in record["settings"].items())
     return make_page(
         "Runs killed at random moments",
-        f"{generated('kills')} joao {found['joao']} (source {found['source']}), torch "
-        f"{found['torch']}, {where['processor']}, {where['threads']} thread.",
+        f"{generated('kills')} {describe_origin(record)}.",
         f"`joao pretrain MUTAG` ({settings}) with a checkpoint after every step was killed by SIGKILL after a random time between "
         "0 and 0.6 of the duration of a run (for commands, counted from their first write; half of the kills then wait until a file is "
         "being written), resumed and killed again, until it finished. After every kill all files of the run were read. Final weights and "
@@ -301,16 +298,13 @@ def main() -> None:
         print(rows[-1], flush=True)
     workers, folders = other_kills(draw)
     record = {
-        "command": command(),
-        "versions": versions(),
-        "machine": machine("cpu"),
+        **origin(),
         "settings": OPTIONS,
         "rows": [asdict(row) for row in rows],
         "workers": [asdict(row) for row in workers],
         "folders": [asdict(row) for row in folders],
     }
-    write_record("kills", record)
-    write_page("kills", page(record))
+    publish("kills", record, page)
     is_wrong = [bool(row.wrong) for row in workers] + [bool(row.wrong) for row in folders]
     if any(row.torn or row.unlike for row in rows) or any(is_wrong):
         sys.exit("A file was damaged, a run differs from the undisturbed one, or a command did not react.")

@@ -19,7 +19,6 @@ import numpy as np
 import torch
 
 from joao.config.recipe import make_recipe
-from joao.core.provenance import command, machine, versions
 from joao.data.formats.smiles import read_text_column
 from joao.data.molecules import ReadOptions, featurise, make_molecules
 from joao.encoders import Encoder
@@ -27,7 +26,7 @@ from joao.evaluation.tables import markdown
 from joao.runs.pretraining import pretrain
 from joao.runs.trained import TrainedEncoder, bundled_model_path, load_run
 from joao.training.model import batches_by_size
-from repro.studies.common import generated, make_page, write_page, write_record
+from repro.studies.common import generated, make_page, origin, publish
 from repro.studies.molecule_speed import parse
 
 EMBEDDING, BEFORE = "embedding from SMILES", "embedding from SMILES, atom by atom"
@@ -47,12 +46,9 @@ def main() -> None:
     record = {
         "rows": rows,
         "pre-training": measure_training(rows[0]["data"], arguments.trained_on, arguments.repeats),
-        "command": command(),
-        "versions": versions(),
-        "machine": machine("cpu"),
+        **origin(),
     }
-    write_record("molecule-cpu", record)
-    write_page("molecule-cpu", page(record))
+    publish("molecule-cpu", record, page)
 
 
 def sample(name: str, count: int) -> list[str]:

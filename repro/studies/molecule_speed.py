@@ -20,12 +20,11 @@ from typing import Any
 import numpy as np
 
 from joao.core.processes import map_chunks
-from joao.core.provenance import command, machine, versions
 from joao.data import read_whole
 from joao.data.formats.packed import drop_texts, read_packed, write_packed
 from joao.data.molecules import featurise
 from joao.evaluation.tables import markdown
-from repro.studies.common import generated, make_page, write_page, write_record
+from repro.studies.common import generated, make_page, origin, publish
 
 
 def main() -> None:
@@ -36,10 +35,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     arguments = parser.parse_args()
     rows = [measure(name, arguments.molecules, arguments.repeats, arguments.jobs) for name in arguments.data.split(",")]
-    origin = {"command": command(), "versions": versions(), "machine": machine("cpu"), "jobs": arguments.jobs}
-    record = {"rows": rows, **origin}
-    write_record("molecule-speed", record)
-    write_page("molecule-speed", page(record))
+    publish("molecule-speed", {"rows": rows, **origin(), "jobs": arguments.jobs}, page)
 
 
 def measure(name: str, count: int, repeats: int, jobs: int) -> dict[str, Any]:

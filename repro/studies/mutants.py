@@ -32,7 +32,7 @@ from joao.core.files import write_file, write_json
 from joao.core.provenance import machine, versions
 from joao.evaluation.tables import markdown
 from repro.record_files import RECORDS
-from repro.studies.common import PAGES, generated, make_page
+from repro.studies.common import PAGES, describe_origin, generated, make_page
 
 ROOT = Path(__file__).parents[2]
 # Files or folders, and the tests that should notice a change, in addition to the doctests of the file.
@@ -334,7 +334,6 @@ def page(record: dict[str, Any]) -> str:
             cells = [f"`{Path(file).name}`, {each['line']}", f"`{each['was']}`", f"`{each['became']}`", why]
             survivors.append([cell.replace("|", "\\|") for cell in cells])
     lines.append(["all", "", *(sum(line[at] for line in lines) for at in (2, 3, 4))])
-    found, where = record["versions"], record["machine"]
     shares = [[*map(str, line), f"{100 * line[3] / max(line[2], 1):.1f}"] for line in lines]
     stale = (
         ""
@@ -343,7 +342,7 @@ def page(record: dict[str, Any]) -> str:
     )
     return make_page(
         "Mutation testing",
-        f"{stale}{generated('mutants')} Parts of the record may come from different runs. Last run: joao {found['joao']} (source {found['source']}), torch {found['torch']}, {where['processor']}, {where['threads']} thread.",
+        f"{stale}{generated('mutants')} Parts of the record may come from different runs. Last run: {describe_origin(record)}.",
         ABOUT,
         markdown(["file", "tests", "mutants", "killed", "survived", "killed, %"], shares),
         "## Survivors",

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 import joao
-from joao.core.provenance import command, machine, versions
 from joao.evaluation.tables import markdown
-from repro.studies.common import OLDER_DEFAULT, generated, make_page, write_page, write_record
+from repro.studies.common import OLDER_DEFAULT, generated, make_page, origin, publish
 
 SETS = ("MSRC_9", "MSRC_21", "COX2", "DHFR", "Mutagenicity")
 OBJECTIVES = ("nt_xent", "jensen_shannon", "barlow_twins", "bootstrap")
@@ -50,12 +49,9 @@ def page(record: dict[str, Any]) -> str:
 def main() -> None:
     record = {
         "deviation": {objective: {name: spread(objective, name) for name in SETS} for objective in OBJECTIVES},
-        "command": command(),
-        "versions": versions(),
-        "machine": machine("cpu"),
+        **origin(),
     }
-    write_record("pair-losses", record)
-    write_page("pair-losses", page(record))
+    publish("pair-losses", record, page)
 
 
 if __name__ == "__main__":

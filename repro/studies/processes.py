@@ -24,7 +24,6 @@ import torch
 
 from joao.config.builder import build_method
 from joao.config.recipe import make_recipe
-from joao.core.provenance import command, machine, versions
 from joao.data import read_whole
 from joao.data.features import Features, make_store
 from joao.evaluation.tables import markdown
@@ -33,7 +32,7 @@ from joao.training.device import make_fabric
 from joao.training.distributed.group import ProcessGroup
 from joao.training.distributed.launch import Send, find_process_layout, run_in_processes
 from joao.training.pretrain import Pretraining
-from repro.studies.common import generated, make_page, write_page, write_record
+from repro.studies.common import generated, make_page, origin, publish
 
 METHODS = ("joao", "joaov2")
 EPOCHS = 2
@@ -329,16 +328,13 @@ def main() -> None:
     torch.set_num_threads(1)
     load = os.getloadavg()
     record = {
-        "command": command(),
-        "versions": versions(),
-        "machine": machine("cpu"),
+        **origin(),
         "load": load,
         "killed": kill_and_resume(),
         "speed": list(run_in_processes(measure_speed, [], find_process_layout(2))),
         "step by step": compare(),
     }
-    write_record("processes", record)
-    write_page("processes", page(record))
+    publish("processes", record, page)
 
 
 if __name__ == "__main__":

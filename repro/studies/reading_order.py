@@ -15,13 +15,12 @@ from unittest.mock import patch
 import numpy as np
 
 from joao.baselines import Baseline, Graph2vec
-from joao.core.provenance import command, machine, versions
 from joao.data import read_whole
 from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.tables import markdown, with_deviation
 from joao.runs.scoring import require_classes
 from repro.baselines import DGK, Sub2vec
-from repro.studies.common import generated, make_page, write_page, write_record
+from repro.studies.common import generated, make_page, origin, publish
 
 DATA = "IMDB-BINARY"
 METHODS: dict[str, Callable[[int], Baseline]] = {
@@ -76,12 +75,9 @@ def main() -> None:
             }
             for name in METHODS
         },
-        "command": command(),
-        "versions": versions(),
-        "machine": machine("cpu"),
+        **origin(),
     }
-    write_record("reading-order", record)
-    write_page("reading-order", page(record))
+    publish("reading-order", record, page)
 
 
 if __name__ == "__main__":

@@ -16,11 +16,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from joao.core.provenance import command, machine, versions
 from joao.evaluation.tables import markdown
 from joao.report.reported_run import MAP_KINDS as KINDS
 from joao.runs.folder import Run
-from repro.studies.common import generated, make_page, write_page, write_record
+from repro.studies.common import generated, make_page, origin, publish
 
 
 def measure(run: Path, kind: str) -> dict[str, Any]:
@@ -50,16 +49,13 @@ def main() -> None:
     folder = Path(sys.argv[1])
     run = Run.open(folder)
     record = {
-        "command": command(),
-        "versions": versions(),
-        "machine": machine("cpu"),
+        **origin(),
         "data": run.info.data,
         "graphs": run.info.num_graphs,
         "epochs": len(run.metrics()),
         "rows": [measure(folder, kind) for kind in KINDS],
     }
-    write_record("report-page", record)
-    write_page("report-page", page(record))
+    publish("report-page", record, page)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,6 @@ from joao.config.builder import build_method
 from joao.config.recipe import make_recipe
 from joao.core.files import write_file
 from joao.core.graphs import GraphStore, Store
-from joao.core.provenance import command, machine, versions
 from joao.core.randomness import numpy_generator, torch_generator
 from joao.data.dataset import Dataset
 from joao.data.features import Features, make_store
@@ -43,7 +42,7 @@ from joao.evaluation.tables import markdown
 from joao.training.model import WINDOW, BatchSampler
 from joao.training.pretrain import Pretraining
 from repro.benchmarks.workloads import molecule_like_graphs
-from repro.studies.common import PAGES, generated, make_page, read_record, write_page, write_record
+from repro.studies.common import PAGES, generated, make_page, origin, publish, read_record
 
 BATCH = 256
 STRUCTURES = 4  # number of shards with different structures
@@ -69,15 +68,13 @@ def main() -> None:
         print(json.dumps(CHILDREN[task.pop("what")](**task)))
         return
     sizes = [int(size) for size in arguments.sizes.split(",")]
-    origin = {"command": command(), "versions": versions(), "machine": machine("cpu")}
     with tempfile.TemporaryDirectory(prefix="shards-") as place:
         if arguments.keep:
             record = read_record("shards")
-            record |= {**measure_orders(Path(place), sizes[-1]), "pass and orders": origin}
+            record |= {**measure_orders(Path(place), sizes[-1]), "pass and orders": origin()}
         else:
-            record = measure(Path(place), sizes, arguments.steps, arguments.rounds) | origin
-    write_record("shards", record)
-    write_page("shards", page(record))
+            record = measure(Path(place), sizes, arguments.steps, arguments.rounds) | origin()
+    publish("shards", record, page)
     draw(record, PAGES / "shards.png")
 
 
