@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from joao.evaluation.statistics import Gain
-from joao.evaluation.tables import markdown
+from joao.evaluation.tables import markdown, with_interval
 from repro.documents.facts import (
     count_word,
     few_label_rows,
@@ -24,7 +24,6 @@ from repro.documents.facts import (
     transfer_sets,
     unsupervised_rows,
     unsupervised_sets,
-    with_bounds,
 )
 from repro.findings.verdicts import CONTRADICTED, HOLDS, INCONCLUSIVE, NOT_TESTED
 from repro.intervals import estimate_gain, estimate_over_sets, holm, p_value
@@ -137,7 +136,7 @@ def _pairs_do_not_matter() -> None:
 
 
 def _without_duplicates() -> str:
-    return with_bounds(unsupervised_rows()["joao-twins", "COLLAB"].gains["untrained"])
+    return with_interval(unsupervised_rows()["joao-twins", "COLLAB"].gains["untrained"])
 
 
 def _first_definition(dataset: str, rate: int) -> dict[str, str]:
@@ -150,7 +149,7 @@ def results_findings() -> str:
     judged = findings()
     _pairs_do_not_matter()
     (clear,) = _clear_gains_after_correction()
-    gain = with_bounds(_clear_gains_over_untrained()[clear])
+    gain = with_interval(_clear_gains_over_untrained()[clear])
     ten = {row.dataset: (row, few_label_rows()["none", 10, row.dataset]) for row in _few_labels("joao")}
     (helped,) = _clear_after_correction(ten)
     require([name for name, (row, _) in ten.items() if row.gain and row.gain.low > 0] == [helped], "no other gain")
@@ -167,9 +166,9 @@ def results_findings() -> str:
 - **Claims of the paper.** {len(judged.claims)} [claims](docs/results/findings.md): {judged.counts(HOLDS, CONTRADICTED, INCONCLUSIVE, NOT_TESTED)}.
 - **Learned pairs.** No gain over uniform pairs was found on any of {len(unsupervised_sets())} data sets ([controls](docs/results/controls.md));
   `--method uniform` is simpler. On {len(on_development)} development sets the best pair and strength, chosen by labels, gains
-  {with_bounds(found["oracle (labels)"])} over uniform pairs, and JOAO {with_bounds(found["joao"])} ([headroom](docs/results/headroom.md)).{_pairs_on_molecules()}
+  {with_interval(found["oracle (labels)"])} over uniform pairs, and JOAO {with_interval(found["joao"])} ([headroom](docs/results/headroom.md)).{_pairs_on_molecules()}
 - **Pre-training.** JOAO is better than the stronger untrained encoder on {clear}, {gain}, and with
-  10 % of the labels better than no pre-training on {helped}, {with_bounds(gain_there)} (by the
+  10 % of the labels better than no pre-training on {helped}, {with_interval(gain_there)} (by the
   [first definition](docs/results/semi-supervised/semi-supervised.md) of that row {first}). On all other data sets
   the difference is inconclusive after correction for their number.
 - **Few labels.** Our figures are below the paper's, partly because its code
@@ -253,7 +252,7 @@ def summary_unsupervised() -> str:
   JOAOv2 reaches it on {count_word(len(sets) - len(low))}. On {listed(list(low))} it is below by less than the paper's standard deviation.
 - `JOAO()` with the default settings until 2026-11-18 uses one configuration for all data and has an average of {averages["joao_sum_readout"]:.1f}. With degrees instead of a constant as features, it gains on {moved["COLLAB"]} and {moved["IMDB-BINARY"]} and loses on {moved["REDDIT-BINARY"]} and {moved["REDDIT-MULTI-5K"]}.
   It is above the paper's JOAOv2 on all data sets except {worst}, where it is {miss:.1f} points below. The present default has its own [table](decisions/0005-defaults.md#results-of-the-defaults).
-- Compared with the stronger form of the same encoder *untrained*, JOAO's gain is above 0 {listed([f"on {name}, {with_bounds(gain)}," for name, gain in clear.items()]).rstrip(",")}; corrected for {count_word(len(sets))} sets, on {listed(_clear_gains_after_correction())} alone. On the other data sets it is inconclusive, also on COLLAB, {with_bounds(table["joao", "COLLAB"].gains["untrained"])}.
+- Compared with the stronger form of the same encoder *untrained*, JOAO's gain is above 0 {listed([f"on {name}, {with_interval(gain)}," for name, gain in clear.items()]).rstrip(",")}; corrected for {count_word(len(sets))} sets, on {listed(_clear_gains_after_correction())} alone. On the other data sets it is inconclusive, also on COLLAB, {with_interval(table["joao", "COLLAB"].gains["untrained"])}.
 - On DD the WL kernel and on IMDB-BINARY the WL kernel and the histogram have at least the mean of JOAO. On COLLAB {listed(shown)} are better than any encoder with the paper's features.
 - No difference between the learned distribution of pairs and the uniform one was found, nor between it and the learned distribution frozen from the start, permuted or reversed: on every data set the interval of JOAO's gain over each of them contains 0
   ([controls](results/controls.md)). [What was learned](results/learned-table.md).
@@ -266,7 +265,7 @@ def _over_sets(differences: Mapping[str, float]) -> str:
     """The mean over data sets with its interval, the data set as the unit, and whether it excludes 0."""
     gain = estimate_over_sets(list(differences.values())).interval()
     verdict = "inconclusive" if gain.low <= 0 <= gain.high else "the interval excludes 0"
-    return f"{with_bounds(gain)} over {count_word(len(differences))} data sets ({verdict})"
+    return f"{with_interval(gain)} over {count_word(len(differences))} data sets ({verdict})"
 
 
 def _mvgrl() -> str:
@@ -297,7 +296,7 @@ def _augmentations() -> str:
             differences.setdefault(dataset, []).append(table["augmentations", rate, dataset].mean - row.mean)
     found = [row for (name, _, _), row in table.items() if name == "augmentations"]
     gains = {row.column: row.gain for row in found if row.gain}
-    clear = [f"{column} {with_bounds(gain)}" for column, gain in gains.items() if gain.low > 0 or gain.high < 0]
+    clear = [f"{column} {with_interval(gain)}" for column, gain in gains.items() if gain.low > 0 or gain.high < 0]
     shown = f"excludes 0 on {listed(clear)} alone" if clear else "contains 0 everywhere"
     averaged = {dataset: float(np.mean(values)) for dataset, values in differences.items()}
     return f"""
@@ -332,7 +331,7 @@ def summary_semi_supervised() -> str:
         return listed([row.dataset for row in _few_labels(method) if row.gain and row.gain.low > 0] or ["none"])
 
     def gain(method: str, rate: int, dataset: str) -> str:
-        return with_bounds(table[method, rate, dataset].gain)
+        return with_interval(table[method, rate, dataset].gain)
 
     def below(method: str) -> str:
         misses = [row.paper.mean - row.mean for row in _few_labels(method)]

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from joao.config.recipe import make_recipe
 from joao.evaluation.embeddings import evaluate_embeddings
-from joao.evaluation.tables import markdown, with_deviation
+from joao.evaluation.tables import markdown, with_deviation, with_interval
 from joao.runs.pretraining import pretrain
 from joao.runs.scoring import describe_data, provenance, require_classes
 from joao.training.device import pick_device
@@ -94,9 +94,7 @@ def page(records: list[dict[str, Any]]) -> str:
     for name in datasets:
         accuracies = [with_deviation(table[name, way].mean, table[name, way].std) for way in SHOWN]
         gains = [gain_between(records, name, "joao", way) for way in SHOWN[1:]]
-        lines.append(
-            [name, *accuracies, *(f"{gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f})" for gain in gains if gain)]
-        )
+        lines.append([name, *accuracies, *map(with_interval, gains)])
     means = [f"{np.mean([table[name, way].mean for name in datasets]):.2f}" for way in SHOWN]
     lines.append(["mean", *means, *(f"{float(means[0]) - float(mean):+.2f}" for mean in means[1:])])
     header = ["data", *SHOWN, *(f"joao - {way} (95 % CI)" for way in SHOWN[1:])]

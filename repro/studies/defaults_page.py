@@ -9,7 +9,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from joao.evaluation.statistics import Gain
-from joao.evaluation.tables import markdown, with_deviation
+from joao.evaluation.tables import markdown, with_deviation, with_interval
 from repro.intervals import estimate_over_sets
 from repro.protocols.unsupervised.table import by_seed, gain_in, rows
 from repro.studies.common import generated, make_page
@@ -97,8 +97,7 @@ def over_sets(gains: Mapping[tuple[str, str], Gain], name: str, places: Sequence
     differences = [float(np.mean(each)) for each in of_set.values()]
     if len(differences) < 2:
         return f"{differences[0]:+.2f}"
-    gain = estimate_over_sets(differences).interval()
-    return f"{gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f})"
+    return with_interval(estimate_over_sets(differences).interval())
 
 
 def accuracy_table(
@@ -118,7 +117,7 @@ def accuracy_table(
             elif name == "default" or gain is None:
                 cells.append(with_deviation(row.mean, row.std))
             else:
-                cells.append(f"{row.mean:.2f}; {gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f})")
+                cells.append(f"{row.mean:.2f}; {with_interval(gain)}")
         if any(cells):
             lines.append([said, *cells])
     return markdown(["candidate", *(split_features(place)[0] for place in places)], lines)

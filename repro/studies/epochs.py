@@ -29,7 +29,7 @@ from joao.core.files import make_folder, write_json
 from joao.core.randomness import derive_seed
 from joao.data import read_whole
 from joao.data.features import make_store
-from joao.evaluation.tables import markdown, with_deviation
+from joao.evaluation.tables import markdown, with_deviation, with_interval
 from joao.evaluation.targets import ClassTargets
 from joao.runs.scoring import provenance, require_classes
 from joao.training.device import make_fabric
@@ -207,8 +207,7 @@ def rule_page(record: dict[str, Any]) -> str:
         best, last, chosen = (100 * np.array(values) for values in row.values())
         figures = [with_deviation(each.mean(), float(each.std(ddof=1))) for each in (best, last, chosen)]
         gains = [estimate_gain(best, other).interval() for other in (last, chosen)]
-        shown = [f"{gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f})" for gain in gains]
-        lines.append([name, NAMES[method], str(len(best)), *figures, *shown])
+        lines.append([name, NAMES[method], str(len(best)), *figures, *map(with_interval, gains)])
     header = [
         *("data", "method", "seeds", "published rule: best epoch by mean test accuracy", "same training, last epoch"),
         *("here: selected by validation", "published rule - last epoch (95 % CI)", "published rule - ours (95 % CI)"),

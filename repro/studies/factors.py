@@ -28,7 +28,7 @@ from joao.data.dataset import Dataset
 from joao.data.features import Features, make_store
 from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.statistics import Gain
-from joao.evaluation.tables import markdown, with_deviation
+from joao.evaluation.tables import markdown, with_deviation, with_interval
 from joao.runs.scoring import describe_data, provenance, require_classes
 from joao.training.device import limit_threads, make_fabric, pick_device
 from joao.training.distributed.launch import find_process_layout
@@ -183,7 +183,8 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
         lines.append([words, *(with_deviation(table[name, base].mean, table[name, base].std) for name in datasets), ""])
     for name, level in LEVELS.items():
         cells = [
-            format_gain(table[each, name].mean, gains[name][each]) if each in gains[name] else "" for each in datasets
+            f"{table[each, name].mean:.2f}; {with_interval(gains[name][each])}" if each in gains[name] else ""
+            for each in datasets
         ]
         differences = [gain.mean for gain in gains[name].values()]
         mean = f"{np.mean(differences):+.2f}" if len(differences) == len(datasets) else ""
@@ -208,10 +209,6 @@ def gains_of(name: str, records: Sequence[Mapping[str, Any]], datasets: Sequence
     """Return the paired differences of a level from its base, by data set."""
     gains = {each: gain_between(records, each, name, LEVELS[name].base) for each in datasets}
     return {each: gain for each, gain in gains.items() if gain is not None}
-
-
-def format_gain(mean: float, gain: Gain) -> str:
-    return f"{mean:.2f}; {gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f})"
 
 
 def verdict(gains: Mapping[str, Gain]) -> str:

@@ -20,7 +20,7 @@ import torch
 from joao.comparison.methods import make_rows
 from joao.evaluation.embeddings import Scorer, describe_scorer, evaluate_embeddings
 from joao.evaluation.statistics import paired_gain
-from joao.evaluation.tables import markdown
+from joao.evaluation.tables import markdown, with_interval
 from joao.runs.scoring import describe_data, provenance, require_classes
 from repro.protocols.cells import dataset_of
 from repro.protocols.unsupervised import run as unsupervised
@@ -71,7 +71,7 @@ def lines(records: Sequence[Record]) -> list[list[str]]:
                 record["method"],
                 f"{100 * exact['mean']:.2f}",
                 f"{100 * linear['mean']:.2f}",
-                f"{100 * gain.mean:+.2f} ({100 * gain.low:+.2f} to {100 * gain.high:+.2f})",
+                with_interval(gain, times=100),
                 "" if exact["CPU seconds"] is None else f"{exact['CPU seconds']:.0f}",
                 f"{linear['CPU seconds']:.0f}",
             ]

@@ -33,7 +33,7 @@ from joao.data.molecules import make_molecules
 from joao.data.names import resolve_path
 from joao.evaluation.splits import Split, given_split
 from joao.evaluation.statistics import Estimate
-from joao.evaluation.tables import markdown
+from joao.evaluation.tables import markdown, with_interval
 from joao.evaluation.targets import infer_label_kind, task_figures
 from joao.kernels.native import native_level
 from joao.runs.pretraining import pretrain
@@ -171,12 +171,19 @@ def _round(errors: Errors, scorer: str) -> list[str]:
     others = [name for name in errors if name != "uniform"]
     gains = [estimate_over_sets(errors[name] - errors["uniform"]) for name in others]
     for name, gain, corrected in zip(others, gains, holm([p_value(gain) for gain in gains]), strict=True):
-        interval = gain.interval()
         verdict = "inconclusive" if corrected >= 0.05 else "better" if gain.mean < 0 else "worse"
         better += [name] * (verdict == "better")
-        difference = f"{gain.mean:+.4f} ({interval.low:+.4f} to {interval.high:+.4f})"
         won = int((errors[name] < errors["uniform"]).sum())
-        lines.append([name, f"{errors[name].mean():.4f}", difference, f"{corrected:.3f}", verdict, str(won)])
+        lines.append(
+            [
+                name,
+                f"{errors[name].mean():.4f}",
+                with_interval(gain.interval(), digits=4),
+                f"{corrected:.3f}",
+                verdict,
+                str(won),
+            ]
+        )
     header = [
         "choice",
         "mean error",
@@ -235,7 +242,7 @@ def with_seeds(errors: Errors, own: Sequence[Mapping[str, Any]], records: Sequen
     estimates, variance = estimate_with_seeds(errors, own)
     corrected = holm([p_value(each) for each in estimates.values()])
     lines = [
-        [name, f"{each.mean:+.4f} ({each.interval().low:+.4f} to {each.interval().high:+.4f})", f"{chance:.3f}"]
+        [name, with_interval(each.interval(), digits=4), f"{chance:.3f}"]
         for (name, each), chance in zip(estimates.items(), corrected, strict=True)
         if chance < 0.05 or name in POLICIES
     ]

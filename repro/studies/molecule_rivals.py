@@ -31,7 +31,7 @@ from joao.core.errors import UserError
 from joao.core.provenance import command, machine, versions
 from joao.data.formats.smiles import read_text_column
 from joao.data.names import resolve_path
-from joao.evaluation.tables import markdown
+from joao.evaluation.tables import markdown, with_interval
 from joao.runs.trained import model_path
 from repro.record_files import RECORDS
 from repro.studies.common import generated, make_page
@@ -289,7 +289,7 @@ def verdict(differences: Sequence[float]) -> tuple[str, str]:
         return f"{np.mean(differences):+.3f}", f"not said of fewer than {FEWEST_SETS} sets"
     gain = interval(differences)
     word = "better" if gain.high < 0 else "worse" if gain.low > 0 else "inconclusive"
-    return f"{gain.mean:+.3f} ({gain.low:+.3f} to {gain.high:+.3f})", word
+    return with_interval(gain, digits=3), word
 
 
 def _speed(record: Mapping[str, Any]) -> list[str]:

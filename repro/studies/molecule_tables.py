@@ -35,7 +35,7 @@ from joao.data import Dataset, read_whole
 from joao.data.formats.smiles import read_text_column
 from joao.data.names import resolve_path
 from joao.evaluation.splits import SHARES, Split, given_split, split_graphs
-from joao.evaluation.tables import markdown
+from joao.evaluation.tables import markdown, with_interval
 from joao.evaluation.targets import infer_label_kind, select_tasks, task_figures
 from joao.runs.trained import load_run, model_path
 from repro.protocols.cells import load_grid
@@ -295,8 +295,7 @@ def _uncertainty(found: Mapping[str, Mapping[str, Any]]) -> str:
 def _interval(values: NDArray[np.float64]) -> str:
     if len(values) < 2:
         return f"{values.mean():+.3f}"
-    found = interval(values.tolist())
-    return f"{found.mean:+.3f} ({found.low:+.3f} to {found.high:+.3f})"
+    return with_interval(interval(values.tolist()), digits=3)
 
 
 def main() -> None:
