@@ -27,14 +27,13 @@ from sklearn.preprocessing import StandardScaler
 from joao.baselines.forests import FOREST
 from joao.config.recipe import make_recipe
 from joao.core.randomness import numpy_generator
-from joao.data import Dataset, read_whole
-from joao.data.formats.smiles import read_molecule_table, read_text_column
+from joao.data import Dataset
+from joao.data.formats.smiles import read_molecule_table
 from joao.data.molecules import make_molecules
 from joao.data.names import resolve_path
-from joao.evaluation.splits import Split, given_split
 from joao.evaluation.statistics import Estimate
 from joao.evaluation.tables import markdown, with_interval
-from joao.evaluation.targets import infer_label_kind, task_figures
+from joao.evaluation.targets import task_figures
 from joao.kernels.native import native_level
 from joao.runs.pretraining import pretrain
 from joao.runs.trained import make_untrained
@@ -42,7 +41,7 @@ from repro.intervals import estimate_over_sets, holm, p_value
 from repro.protocols.transfer.overlap import find_shared
 from repro.studies.common import generated, make_page
 from repro.studies.headroom import ENCODER, PAIRS, fixed_pair
-from repro.studies.molecule_tables import SETS
+from repro.studies.molecule_tables import SETS, Table, load
 from repro.studies.sweep import made_with, main
 
 SOURCES = ("chembl_part", "zinc250k")
@@ -76,13 +75,8 @@ def cells(_: Sequence[str], seeds: int) -> Iterator[Cell]:
 
 
 @cache
-def labelled(root: Path | None) -> dict[str, tuple[Dataset, Split]]:
-    found = {}
-    for name in SETS:
-        path = resolve_path(name, root)
-        dataset = read_whole(path, tasks=["activity" if name.startswith("ace") else "value"])
-        found[name] = dataset, given_split(dataset, np.array(read_text_column(path, "split"))[dataset.rows].tolist())
-    return found
+def tables(root: Path | None) -> dict[str, Table]:
+    return {name: load(name, root) for name in SETS}
 
 
 @cache
@@ -92,7 +86,7 @@ def corpus(root: Path | None) -> Dataset:
         dict.fromkeys(each for name in SOURCES for each in read_molecule_table(resolve_path(name, root)).smiles)
     )
     order = numpy_generator(0, "molecule pairs").permutation(len(smiles))[: MOLECULES + MOLECULES // 4]
-    tests = {dataset.smiles[row] for dataset, split in labelled(root).values() for row in split.test}
+    tests = {table.dataset.smiles[row] for table in tables(root).values() for row in table.split.test}
     drawn = [smiles[each] for each in order]
     kept = np.flatnonzero(~find_shared(drawn, tests)[2])
     molecules = make_molecules("molecule_pairs", [drawn[each] for each in kept[: MOLECULES + 100]])
@@ -106,9 +100,8 @@ def compute(cell: Cell, root: Path | None, device: str) -> dict[str, Any]:
     else:
         trained = pretrain(recipe, graphs, device=device)
     errors, inside = {}, {}
-    for name, (dataset, split) in labelled(root).items():
+    for name, (dataset, split, kind, learn, _) in tables(root).items():
         assert dataset.targets is not None
-        learn, kind = np.concatenate([split.train, split.validation]), infer_label_kind(dataset)
         rows, labels = trained.embed(dataset).double().cpu().numpy(), dataset.targets[:, 0].astype(np.float64)
         if cell.seed in ROUNDS["ridge"]:
             predicted, inside[name] = ridge(rows[learn], labels[learn], rows[split.test])

@@ -19,21 +19,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.baselines.forests import FOREST, Forests, molecule_columns
+from joao.baselines.forests import Forests, molecule_columns
 from joao.config.recipe import Recipe, make_recipe
 from joao.core.provenance import versions
 from joao.data import Dataset, read_whole
 from joao.data.formats.smiles import read_text_column
-from joao.data.names import resolve_path
-from joao.evaluation.splits import given_split
 from joao.evaluation.tables import markdown
-from joao.evaluation.targets import infer_label_kind, task_figures
 from joao.runs.pretraining import pretrain
 from joao.runs.trained import bundled_model_path, load_run, make_untrained
 from repro.protocols.transfer.overlap import count, find_shared, molecules_of_test
 from repro.record_files import RECORDS
 from repro.studies.common import generated, make_page
-from repro.studies.molecule_tables import SETS
+from repro.studies.molecule_tables import SETS, Table, load, test_error
 from repro.studies.sweep import interval, record_file
 
 MOLECULENET = ("bbbp", "tox21", "toxcast", "sider", "clintox", "muv", "hiv", "bace")
@@ -100,22 +97,12 @@ def recipe_of(arm: str, dataset: Dataset, epochs: int) -> Recipe:
     return make_recipe(table, kind=dataset.kind)
 
 
-def read_set(name: str, root: Path | None) -> tuple[Dataset, Any, str]:
-    path = resolve_path(name, root)
-    dataset = read_whole(path, tasks=["activity" if name.startswith("ace") else "value"])
-    split = given_split(dataset, np.array(read_text_column(path, "split"))[dataset.rows].tolist())
-    return dataset, split, infer_label_kind(dataset)
-
-
-def score(columns: NDArray[np.float32], dataset: Dataset, split: Any, kind: str) -> float:
-    """Error of a forest: RMSE in standard deviations of the training labels, or 1 - ROC-AUC."""
+def score(columns: NDArray[np.float32], table: Table) -> float:
+    """Error of a forest, see :func:`repro.studies.molecule_tables.test_error`."""
+    dataset, split, kind, learn, settings = table
     assert dataset.targets is not None
-    learn, labels = np.concatenate([split.train, split.validation]), dataset.targets
-    settings = {**FOREST[kind], "n_estimators": TREES}
-    predicted = Forests.fit(columns[learn], labels[learn], kind, 0, settings).predict(columns[split.test])
-    spread = np.ones(1) if kind == "binary" else labels[learn].std(axis=0)
-    found = task_figures(kind, (predicted / spread).astype(np.float32), labels[split.test] / spread, ["task"])
-    return float(1 - found["roc_auc"] if kind == "binary" else found["rmse"])
+    forest = Forests.fit(columns[learn], dataset.targets[learn], kind, 0, {**settings, "n_estimators": TREES})
+    return test_error(forest.predict(columns[split.test]), table)
 
 
 def score_sets(arm: str, model: Path | None, root: Path | None, minutes: float) -> None:
@@ -127,14 +114,14 @@ def score_sets(arm: str, model: Path | None, root: Path | None, minutes: float) 
         if name in done or time.time() > end:
             continue
         started = time.process_time()
-        dataset, split, kind = read_set(name, root)
+        table = load(name, root)
         if arm == "ecfp":
-            columns = molecule_columns(dataset.smiles, ["ecfp"])["ecfp"]
+            columns = molecule_columns(table.dataset.smiles, ["ecfp"])["ecfp"]
         elif trained is None:
             raise SystemExit(f"{arm}: missing option --model")
         else:
-            columns = trained.embed(dataset).numpy()
-        error = round(score(columns, dataset, split, kind), 6)
+            columns = trained.embed(table.dataset).numpy()
+        error = round(score(columns, table), 6)
         seconds = round(time.process_time() - started, 1)
         cell = {"dataset": name, "arm": arm}
         records.write({"cell": cell, "error": error, "cpu_seconds": seconds, "versions": versions()})
