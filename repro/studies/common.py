@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
+
 from joao.core.files import write_file, write_json
 from joao.core.provenance import command, machine, versions
 from repro.record_files import RECORDS
@@ -42,6 +44,11 @@ def describe_origin(record: Mapping[str, Any]) -> str:
         f"joao {used['joao']} (source {used['source']}), torch {used['torch']}, {where['processor']}, "
         f"{where['threads']} thread"
     )
+
+
+def are_equal(weights: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> bool:
+    """Whether two runs have the same weights, bit for bit."""
+    return weights.keys() == expected.keys() and all(torch.equal(weights[name], expected[name]) for name in expected)
 
 
 def generated(module: str, *, intervals: bool = False) -> str:

@@ -38,8 +38,8 @@ from joao.runs.folder import Run, claim_folder
 from joao.runs.pretraining import pretrain
 from joao.training.device import make_fabric
 from joao.training.finetune import Finetune
-from repro.studies.common import describe_origin, generated, make_page, origin, publish
-from repro.studies.other_kills import FolderKills, WorkerKills, kill_creation, kill_finetunings, kill_workers
+from repro.studies.common import are_equal, describe_origin, generated, make_page, origin, publish
+from repro.studies.other_kills import FolderKills, WorkerKills, fork, kill_creation, kill_finetunings, kill_workers
 
 METHODS = ("joao", "joaov2", "graphcl", "infograph")
 KILLS, WHOLE_KILLS = 104, 6  # in forks, in complete commands
@@ -92,18 +92,11 @@ def start_forks(recipe: Recipe, dataset: Dataset) -> Start:
     """Start trainings as forks of this process. A damaged file ends them with an error."""
 
     def start(folder: Path, resume: bool) -> int:
-        process = os.fork()
-        if process:
-            return process
-        code = 1
-        try:
+        def train() -> None:
             warnings.simplefilter("error", JoaoNotice)
             pretrain(recipe, dataset, folder=folder, resume=resume, device="cpu", checkpoint_minutes=0)
-            code = 0
-        except BaseException as error:
-            print(f"{folder}: {error!r}", file=sys.stderr)
-        finally:
-            os._exit(code)
+
+        return fork(train)
 
     return start
 
@@ -184,11 +177,9 @@ def look(tally: Tally, folder: Path) -> None:
 
 
 def compare(tally: Tally, folder: Path, expected: Run) -> None:
-    ours, theirs = Run.open(folder), expected.weights()
-    weights = ours.weights()
-    same = weights.keys() == theirs.keys() and all(torch.equal(weights[name], theirs[name]) for name in theirs)
+    ours = Run.open(folder)
     losses = [[epoch.loss for epoch in run.metrics()] for run in (ours, expected)]
-    tally.unlike += not (same and losses[0] == losses[1])
+    tally.unlike += not (are_equal(ours.weights(), expected.weights()) and losses[0] == losses[1])
 
 
 def study(method: str, how: str, kills: int, draw: random.Random) -> Tally:

@@ -32,7 +32,7 @@ from joao.training.device import make_fabric
 from joao.training.distributed.group import ProcessGroup
 from joao.training.distributed.launch import Send, find_process_layout, run_in_processes
 from joao.training.pretrain import Pretraining
-from repro.studies.common import generated, make_page, origin, publish
+from repro.studies.common import are_equal, generated, make_page, origin, publish
 
 METHODS = ("joao", "joaov2")
 EPOCHS = 2
@@ -180,9 +180,8 @@ def kill_and_resume() -> list[dict[str, Any]]:
             left = Run.open(run)
             told["epochs in the checkpoint"] = int(left.read_checkpoint()["position"][0])
             subprocess.run([sys.executable, "-m", "joao", "pretrain", "--resume", str(run), "-q"], check=True)
-            ours, expected = Run.open(run).weights(), Run.open(undisturbed).weights()
-            told["resumed weights equal bit for bit"] = ours.keys() == expected.keys() and all(
-                torch.equal(ours[name], expected[name]) for name in expected
+            told["resumed weights equal bit for bit"] = are_equal(
+                Run.open(run).weights(), Run.open(undisturbed).weights()
             )
             found.append(told)
     return found
