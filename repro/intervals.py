@@ -1,7 +1,5 @@
 """One interval for every gain: the seed of the pre-training and the parts of its score are both sources of variance."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

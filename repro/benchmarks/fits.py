@@ -1,7 +1,5 @@
 """Growth rates: the exponent of a power law."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

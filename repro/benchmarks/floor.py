@@ -12,8 +12,6 @@ Offsets and the adjacency are worked out in the encoder's forward pass, in the f
 view's tensors and nothing that was cached beside them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """From a plan to a record: every workload on every device and number of threads."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

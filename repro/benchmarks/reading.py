@@ -1,7 +1,5 @@
 """Time to read a data set: parsed, parsed and cached, and read from the cache."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

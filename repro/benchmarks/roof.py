@@ -1,7 +1,5 @@
 """Peak speed of the machine for the operations of a step."""
 
-from __future__ import annotations
-
 import statistics
 
 import torch

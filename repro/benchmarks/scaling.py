@@ -1,7 +1,5 @@
 """Time and memory against the number of graphs, their size, their density, and the size of the batch."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """The generated blocks by name. A block is regenerated from records or code by ``python -m repro docs``."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import runpy

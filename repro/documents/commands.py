@@ -1,7 +1,5 @@
 """The page docs/commands.md: every command of ``joao`` with its help text, arguments and options."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import typer.main

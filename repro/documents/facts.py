@@ -1,7 +1,5 @@
 """Rows and figures of the records that the blocks of the documentation quote."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache

@@ -1,7 +1,5 @@
 """Blocks about the results of the four tables."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from typing import Any

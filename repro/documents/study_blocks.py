@@ -1,7 +1,5 @@
 """Blocks about speed and about single studies."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files

@@ -1,8 +1,6 @@
 # ruff: noqa: E501 (a cell of a table is one line)
 """The page of what earlier versions of the documentation claimed, what they claim now, and why."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from joao.evaluation.statistics import Gain

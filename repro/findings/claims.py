@@ -1,7 +1,5 @@
 """Claims of the paper: a sentence, the figures that test it, and how they combine."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations

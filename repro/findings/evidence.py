@@ -1,7 +1,5 @@
 """Scores and shares from the records of all protocols, in the form in which the claims use them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial

@@ -1,7 +1,5 @@
 """The page of all benchmark records, which starts with our targets: ``python -m repro.studies.benchmark_tables``."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -10,8 +10,6 @@ numbers of rows. **Speed:** rows per second and CPU second of one local process 
 machine must be idle.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """Where the studies keep their records and pages."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -6,8 +6,6 @@ Five data sets, five seeds, `JOAO()` with its older default settings on both pat
 rule is in repro/decision-rules.md. Runs that are in the record are not repeated.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from typing import Any

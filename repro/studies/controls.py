@@ -11,8 +11,6 @@ Reads JOAO's records of the unsupervised table and pre-trains again, everything 
 Uniform pairs have records already. Cells that have a record are skipped.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import time

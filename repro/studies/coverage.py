@@ -10,8 +10,6 @@ method, other graphs of the same data set. ``records`` compares seeds of one met
 RECORD; ``page`` writes the tables, the figure and the choice. The rule is in ``repro/decision-rules.md``.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json

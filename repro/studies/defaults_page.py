@@ -1,7 +1,5 @@
 """The page of :mod:`repro.studies.defaults`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

@@ -12,8 +12,6 @@ rules for choosing the epoch on development data sets. `rule` measures how much 
 best mean test accuracy, adds on two data sets of the table.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Callable

@@ -8,8 +8,6 @@ seed by total variation, half the sum of absolute differences. There are two ref
 is measured again with other random batches and views, and the distance between two seeds. Finished settings are skipped.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from dataclasses import asdict

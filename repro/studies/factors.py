@@ -7,8 +7,6 @@ use parts of the authors' code that the package does not have (:mod:`repro.studi
 record are skipped.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import time

@@ -7,8 +7,6 @@
 that table, seed s on partition s, and compares them with its records.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

@@ -7,8 +7,6 @@ files that are truncated or changed. Each fault is one function, which gets an e
 it to FAULTS. Faults of disks need ``unshare`` and a small tmpfs (Linux, root or user namespaces).
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -6,8 +6,6 @@
 The rule is in ``repro/decision-rules.md``.
 """
 
-from __future__ import annotations
-
 import itertools
 import warnings
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The page of the fuzzing records, which ``python -m fuzz.run`` adds (``make fuzz``)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

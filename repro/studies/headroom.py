@@ -5,8 +5,6 @@
 Pre-trains and scores every arm and every policy on development sets. The rule is in ``repro/decision-rules.md``.
 """
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections import defaultdict

@@ -6,8 +6,6 @@ Each of :data:`FAULTS` is caused in a temporary folder. It must end in a one-lin
 recorded.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -8,8 +8,6 @@ it does for four nodes only (ours counts three and four nodes, so these are diff
 takes too long to be measure.
 """
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections.abc import Callable

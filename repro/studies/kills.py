@@ -8,8 +8,6 @@ everything is imported, so that a kill costs a fraction of a second; some are co
 after every step, so that many kills happen while one is being written.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random

@@ -6,8 +6,6 @@ Uses the records of the unsupervised table. A share is the share of views made b
 counting both views; with uniform pairs it is 0.20. Means over five seeds, with minimum and maximum.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from joao.core.pair_table import PairTable

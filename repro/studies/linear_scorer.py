@@ -6,8 +6,6 @@ Scores the same rows with both, on the ten folds of partition 0. Rows that have 
 decides is in ``repro/decision-rules.md`` (2026-11-18).
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Sequence

@@ -6,8 +6,6 @@ One thread, CPU time; the ways of a data set take turns. "Atom by atom" is the e
 20,000 nodes and edges, as it was used for embeddings before.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import time

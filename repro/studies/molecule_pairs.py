@@ -7,8 +7,6 @@ with ridge regression in the first round (seeds 0 and 1), with random forests in
 are in ``repro/decision-rules.md``.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence

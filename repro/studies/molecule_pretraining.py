@@ -7,8 +7,6 @@
 The rules are in ``repro/decision-rules.md``.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

@@ -8,8 +8,6 @@ The first line trains chemprop on the development sets, the second on MoleculeNe
 programs need an environment of their own (``pip install chemprop``, ``pip install scikit-fingerprints``). The rules are in ``repro/decision-rules.md``.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import hashlib

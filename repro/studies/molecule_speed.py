@@ -6,8 +6,6 @@ A sample of each data set is parse by RDKit alone and converted to graphs, in tu
 Then the whole data set is written and loaded as a packed file. CPU seconds include all processes.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import tempfile

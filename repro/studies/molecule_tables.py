@@ -9,8 +9,6 @@ Columns and predictions are kept in FOLDER, so that another encoder needs no sec
 ``repro/decision-rules.md``.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import time

@@ -8,8 +8,6 @@ and the tests run until one fails. With names of files, only their part of the r
 only mutants that no test noticed are tried again. ``mutants.toml`` explains why mutants survive.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import json

@@ -1,8 +1,6 @@
 """Kills that :mod:`repro.studies.kills` adds to those of trainings: of workers that start, of fine-tunings, and of
 processes that create a run folder."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

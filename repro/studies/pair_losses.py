@@ -6,8 +6,6 @@ JOAO with its older default settings, seed 0, on the development data sets, with
 equally likely.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -6,8 +6,6 @@ Needs NCI1 and PROTEINS in $JOAO_DATA. Uses CPUs and gloo, one thread per proces
 two are measured in turn, epoch by epoch.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal

@@ -1,7 +1,5 @@
 """Parts of JOAO as in the authors' code, where it differs from the paper (docs/deviations.md 3, 7, 9)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import cycle

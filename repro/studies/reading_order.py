@@ -6,8 +6,6 @@ Files of graphs are usually sorted by class. Scores by the protocol of the unsup
 random order of the baselines and with the order of the file, on IMDB-BINARY, which is sorted by class.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch

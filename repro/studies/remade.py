@@ -6,8 +6,6 @@ Makes records again and appends the differences to ``repro/records/remade.jsonl`
 same kind of device before is skipped.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

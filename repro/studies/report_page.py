@@ -7,8 +7,6 @@ Writes the page of a run with each kind of map. Each page is written by a comple
 seconds are measure.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -10,8 +10,6 @@ the compiled core, fold by fold in turn, by the rule in ``repro/decision-rules.m
 record are skipped.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import time

@@ -8,8 +8,6 @@ memory (RssAnon), which cannot be reclaimed, and mapped files (RssFile), which t
 structures of the graphs repeat after 2^19; labels are drawn anew for every shard.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -15,8 +15,6 @@ Two of the candidates change the lower level:
 Finished runs are skipped.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import replace

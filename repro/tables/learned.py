@@ -1,7 +1,5 @@
 """Learned policies: the share of training draws of each augmentation pair, averaged over seeds (Figure 3)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

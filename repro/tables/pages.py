@@ -1,7 +1,5 @@
 """The generated pages of the four tables, and the sections that combine them: findings and times."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial

@@ -1,7 +1,5 @@
 """The results published in the paper's tables."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The records of the four tables of the paper."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A random forest on columns such as fingerprints: the baseline beside pre-training on molecules."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The paper's transfer table: pre-training on unlabelled molecules, fine-tuning on eight sets of labelled ones."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import time

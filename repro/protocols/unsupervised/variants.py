@@ -1,7 +1,5 @@
 """Further pages of the unsupervised table: stricter protocols, learned strengths, losses, and costs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
