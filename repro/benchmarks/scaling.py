@@ -1,10 +1,11 @@
 """Time and memory against the number of graphs, their size, their density, and the size of the batch."""
 
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from joao.config.builder import build_method
@@ -14,7 +15,6 @@ from joao.core.randomness import torch_generator
 from joao.data import Features, make_store
 from joao.data.synthetic import random_graphs
 from joao.objectives import NtXent
-from repro.benchmarks.fits import fit_power_law
 from repro.benchmarks.floor import Floor, ViewsOf
 from repro.benchmarks.steps import epoch_task, make_training, part_tasks, recipe_of
 from repro.benchmarks.timing import Task, always, time_in_turns
@@ -97,6 +97,31 @@ def measure_axis(axis: Axis, device: torch.device, repeats: int, seed: int) -> d
         "peak bytes, graphs included": memory,
         "fits": fits,
     }
+
+
+@dataclass(frozen=True)
+class Fit:
+    """An exponent, and the sizes it was fitted on."""
+
+    exponent: float
+    smallest: float
+    largest: float
+
+
+def fit_power_law(sizes: Sequence[float], values: Sequence[float]) -> Fit:
+    r"""The least-squares slope of :math:`\log v` on :math:`\log s` over the larger half of the sizes, three at least.
+
+    In the smaller half what every call costs, whatever its size, would hide the growth. Which sizes are left out
+    does not depend on the values.
+
+    >>> fit = fit_power_law([1, 10, 100, 1000], [0.5, 10, 100, 1000])
+    >>> round(fit.exponent, 6), fit.smallest, fit.largest
+    (1.0, 10, 1000)
+    """
+    kept = max(3, -(-len(sizes) // 2))
+    x, y = np.log(sizes[-kept:]), np.log(np.maximum(values[-kept:], 1e-12))
+    centred = x - x.mean()
+    return Fit(float(centred @ y / (centred @ centred)), sizes[-kept:][0], sizes[-1])
 
 
 def _point(size: tuple[int, float, float, int], device: torch.device, seed: int) -> Workload:
