@@ -13,13 +13,13 @@ from joao.core.errors import UserError
 from joao.core.pair_table import PairTable
 from joao.evaluation.statistics import Estimate
 from repro.intervals import estimate_mean
+from repro.protocols.check import PROTOCOLS
 from repro.protocols.semi_supervised import pairs
 from repro.protocols.semi_supervised import run as semi_supervised
 from repro.protocols.semi_supervised.table import at_strength
 from repro.protocols.transfer import repeats
 from repro.protocols.unsupervised import run as unsupervised
 from repro.tables import paper
-from repro.tables.records import FILES, read_records
 
 Scores = dict[str, dict[str, dict[int, list[float]]]]
 Signs = Mapping[str, int]
@@ -128,7 +128,7 @@ DRAWING = ("joao", "joaov2", "joao_without_prior")
 
 def read_evidence(results: Path) -> Evidence:
     """Read the records of a folder. Tables without records are empty."""
-    found = {protocol: read_records(protocol, results) for protocol in FILES}
+    found = {name: protocol.record_file(results).read() for name, protocol in PROTOCOLS.items()}
     frozen = [record for record in found["unsupervised"] if not unsupervised.Cell(**record["cell"]).variant]
     few = found["semi-supervised"]
     ten = [record for record in few if record["cell"]["label_rate"] == 10]  # the pre-training is that of 1 %, too
