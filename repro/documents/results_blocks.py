@@ -92,17 +92,18 @@ def results_overview() -> str:
     }
     is_done = {method for method, _ in unsupervised_rows() if len(_finished(method)) == len(unsupervised_sets())}
     shown = {name: own for name, own in shown.items() if own[0] is None or own[0] in is_done}
-    readers: tuple[Callable[[str], list[Any]], ...] = (_unsupervised, _few_labels, _last_epochs, _transfer_or_some)
+    readers: tuple[Callable[[str], list[Any]], ...] = (
+        _unsupervised,
+        _few_labels,
+        lambda method: [row.by_last_epoch for row in _transfer_or_some(method)],
+        _transfer_or_some,
+    )
     lines = [
         [name, *(_average(read(each)) if each else "" for read, each in zip(readers, (*own, own[-1]), strict=True))]
         for name, own in shown.items()
     ]
     header = ["method", "unsupervised", "few labels", "transfer, last epoch", "transfer, epoch by validation"]
     return markdown(header, lines).replace("|  ", "| ")
-
-
-def _last_epochs(method: str) -> list[TransferRow]:
-    return [row.by_last_epoch for row in _transfer_or_some(method)]
 
 
 def _transfer_or_some(method: str) -> list[TransferRow]:
@@ -131,10 +132,6 @@ def _pairs_do_not_matter() -> None:
     records = controls.read_all()
     gains = [gain_between(records, name, "joao", way) for name in unsupervised_sets() for way in controls.SHOWN[1:]]
     require(all(gain and gain.low <= 0 <= gain.high for gain in gains), "no interval of the controls excludes 0")
-
-
-def _without_duplicates() -> str:
-    return with_interval(unsupervised_rows()["joao-twins", "COLLAB"].gains["untrained"])
 
 
 def _first_definition(dataset: str, rate: int) -> dict[str, str]:
@@ -256,7 +253,7 @@ def summary_unsupervised() -> str:
   ([controls](results/controls.md)). [What was learned](results/learned-table.md).
 - We changed parts of JOAO one at a time on {count_word(len(factors.DATA))} data sets. No change had an effect on more than one of them whose interval excludes 0, except two: omitting pre-training on two, and degrees as features on three ([factors](results/factors.md)).
 - Keeping duplicate graphs in one fold, and pre-training without the test graphs, change JOAO's accuracy by less than one point, except on COLLAB ({variants["COLLAB"][0]:+.2f}), where many graphs are duplicates. Without the duplicates JOAO's gain over the untrained
-  encoder there is {_without_duplicates()} ([stricter protocols](results/unsupervised/variants.md)).{_mvgrl()}"""  # noqa: E501
+  encoder there is {with_interval(table["joao-twins", "COLLAB"].gains["untrained"])} ([stricter protocols](results/unsupervised/variants.md)).{_mvgrl()}"""  # noqa: E501
 
 
 def _over_sets(differences: Mapping[str, float]) -> str:
@@ -432,7 +429,7 @@ def summary_transfer() -> str:
             score for method in averages for score in (table[method, name].mean, table[method, name].last_mean or 0.0)
         )
     ]
-    single = [name for name in ahead if forests[_set_of(name)].num_seeds == 1]
+    single = [name for key, name in MOLECULE_SETS.items() if name in ahead and forests[key].num_seeds == 1]
     both = [name for name in forests if ("joao_ecfp", name) in table]
     require(all(table["joao_ecfp", name].mean < forests[name].mean for name in both), "embeddings add nothing to ECFP")
     require(mean(forests.values()) > max(*averages.values(), *last.values()), "the forest has the highest average")
@@ -449,10 +446,6 @@ def summary_transfer() -> str:
 - AttrMasking has the highest average of the pre-trained encoders at the selected epoch, {averages[best]:.1f}, and ContextPred at the last epoch, {last[best_last]:.1f}. Every row of this table has a single pre-training, which says nothing about another one; its gains have no interval, and small differences between rows mean nothing.
 {_overlap_summary()}
 {_repeats_summary()}- **A random forest on ECFP counts has a higher mean than every pre-trained encoder of this table, by both rules, on {listed(ahead)}**, and on average (one seed on {listed(single)}). Adding JOAO's embeddings to the fingerprints makes it worse wherever we ran both."""  # noqa: E501
-
-
-def _set_of(shown: str) -> str:
-    return next(name for name, each in MOLECULE_SETS.items() if each == shown)
 
 
 def _overlap_summary() -> str:

@@ -60,7 +60,7 @@ def compute(name: str, method: str) -> Record:
 def lines(records: Sequence[Record]) -> list[list[str]]:
     """One line per set and method."""
     found = []
-    for record in sorted(records, key=_order):
+    for record in sorted(records, key=lambda each: (SETS.index(each["data"]["name"]), METHODS.index(each["method"]))):
         exact, linear = record["exact"], record["linear"]
         gain = paired_gain(*([each["partitions"][0]["accuracies"]] for each in (linear, exact)))
         found.append(
@@ -75,10 +75,6 @@ def lines(records: Sequence[Record]) -> list[list[str]]:
             ]
         )
     return found
-
-
-def _order(record: Record) -> tuple[int, int]:
-    return SETS.index(record["data"]["name"]), METHODS.index(record["method"])
 
 
 def verdict(records: Sequence[Record]) -> str:

@@ -180,7 +180,11 @@ def replace_attribute(holder: Any, name: str, new: Any) -> None:
     if isinstance(old, type) and isinstance(new, type):
         for each in set(vars(new)) - {"__dict__", "__weakref__", "__doc__", "__module__", "_abc_impl"}:
             replace_attribute(old, each, vars(new)[each])
-    elif can_swap_code(old, new):
+    elif (
+        isinstance(old, FunctionType)
+        and isinstance(new, FunctionType)
+        and len(old.__code__.co_freevars) == len(new.__code__.co_freevars)
+    ):
         old.__code__, old.__defaults__, old.__kwdefaults__ = new.__code__, new.__defaults__, new.__kwdefaults__
     elif isinstance(holder, type):
         setattr(holder, name, new)
@@ -188,12 +192,6 @@ def replace_attribute(holder: Any, name: str, new: Any) -> None:
         for module in list(sys.modules.values()):
             if getattr(module, "__dict__", {}).get(name) is old and (module is holder or old is not None):
                 setattr(module, name, new)
-
-
-def can_swap_code(old: Any, new: Any) -> bool:
-    """Return whether both are functions that can exchange their code."""
-    both = isinstance(old, FunctionType) and isinstance(new, FunctionType)
-    return both and len(old.__code__.co_freevars) == len(new.__code__.co_freevars)
 
 
 def load(file: str, source: str) -> None:

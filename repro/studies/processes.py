@@ -31,6 +31,7 @@ from joao.training.distributed.group import ProcessGroup
 from joao.training.distributed.launch import Send, find_process_layout, run_in_processes
 from joao.training.pretrain import Pretraining
 from repro.studies.common import are_equal, generated, make_page, origin, publish
+from repro.studies.other_kills import workers_of
 
 METHODS = ("joao", "joaov2")
 EPOCHS = 2
@@ -205,7 +206,7 @@ def _kill_process(run: Path, number: int) -> dict[str, Any]:
         path = run / "metrics.jsonl"
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     time.sleep(0.3)  # into the next epoch
-    started = _child_processes(process.pid)
+    started = sorted(workers_of(process.pid))
     at = time.monotonic()
     os.kill(started[number], signal.SIGKILL)
     gone: list[float] = []
@@ -222,11 +223,6 @@ def _kill_process(run: Path, number: int) -> dict[str, Any]:
         "exit code": code,
         "standard error": errors.replace(str(run), "RUN").strip(),
     }
-
-
-def _child_processes(parent: int) -> list[int]:
-    children = [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
-    return sorted(pid for pid in children if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text())
 
 
 def _is_running(pid: int) -> bool:

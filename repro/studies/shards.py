@@ -184,7 +184,8 @@ def speed(folder: str, rounds: int) -> dict[str, Any]:
     """Time batches and training steps of the same graphs in memory and in shards, in turn."""
     shards = Shards(Path(folder))
     trainings = {"memory": make_training(Path(folder), shards.whole()), "shards": make_training(Path(folder), shards)}
-    batches = {way: cycle_batches(training) for way, training in trainings.items()}
+    # The first batches of an epoch, which depend on the seed only, again and again.
+    batches = {way: cycle(list(islice(iterate_batches(training), 200))) for way, training in trainings.items()}
 
     def take_batches(way: str) -> None:
         for _ in range(TIMED_BATCHES):
@@ -247,11 +248,6 @@ def iterate_batches(training: Pretraining) -> Iterator[Any]:
     while True:
         for numbers in training.sampler.draw(training.generators["batches"]):
             yield from training.steps.load(numbers)
-
-
-def cycle_batches(training: Pretraining) -> Iterator[Any]:
-    """Repeat the first batches of an epoch, which depend on the seed only."""
-    return cycle(list(islice(iterate_batches(training), 200)))
 
 
 def shard_store(folder: Path) -> ShardStore:
