@@ -2,14 +2,13 @@
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from joao.config.builder import build_method
-from joao.core.graphs import GraphStore
 from joao.core.provenance import peak_memory
 from joao.core.randomness import torch_generator
 from joao.data import Features, make_store
@@ -60,13 +59,13 @@ def axes(quick: bool) -> dict[str, Axis]:
             ("epochs", "loss"),
         ),
     }
-    return {name: _small(each) for name, each in found.items()} if quick else found
-
-
-def _small(axis: Axis) -> Axis:
-    """Keep the three smallest sizes, with a quarter of the graphs."""
-    sizes = tuple((graphs // 4, nodes, degree, batch // 4) for graphs, nodes, degree, batch in axis.sizes[:3])
-    return Axis(sizes, axis.counts, axis.measures)
+    if not quick:
+        return found
+    # The three smallest sizes, with a quarter of the graphs.
+    return {
+        name: replace(axis, sizes=tuple((size[0] // 4, *size[1:3], size[3] // 4) for size in axis.sizes[:3]))
+        for name, axis in found.items()
+    }
 
 
 def measure_axis(axis: Axis, device: torch.device, repeats: int, seed: int) -> dict[str, Any]:
@@ -166,9 +165,6 @@ def _loss(batch_size: int, device: torch.device, seed: int) -> Callable[[], obje
 def _memory(point: Workload, device: torch.device, seed: int) -> int | None:
     """Measure the peak memory of an epoch, and the size of the graphs."""
     peak = peak_memory(lambda: epoch_task(make_training(point, "graphcl", device, seed))()(), device)
-    return None if peak is None else peak + _bytes(point.store)
-
-
-def _bytes(store: GraphStore) -> int:
+    store = point.store
     tensors = (store.x, store.source, store.target, store.first_node, store.first_edge)
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    return None if peak is None else peak + sum(tensor.nbytes for tensor in tensors)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -140,18 +141,13 @@ def read_evidence(results: Path) -> Evidence:
         for dataset, figures in _papers(partial(paper.semi_supervised, label_rate=rate)).items()
     }
     return Evidence(
-        unsupervised=Table(_scores(frozen, dataset_column), _papers(paper.unsupervised)),
+        unsupervised=Table(_scores(frozen, itemgetter("dataset")), _papers(paper.unsupervised)),
         semi_supervised=Table(_scores(few, rate_column), papers),
         strength=Table(_scores(ablation, rate_column), _paper_of_strength()),
         transfer=_transfer(found["transfer"], repeats.record_file(results).read()),
         drawn={"semi-supervised": _drawn(ten), "unsupervised": _drawn(frozen)},
         alignments={method: pairs.agreements(few, method) for method in ("joao", "joaov2")},
     )
-
-
-def dataset_column(cell: Mapping[str, Any]) -> str:
-    """Return the column of a cell: its data set."""
-    return str(cell["dataset"])
 
 
 def rate_column(cell: Mapping[str, Any]) -> str:

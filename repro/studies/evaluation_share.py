@@ -40,7 +40,6 @@ SETTINGS = (("Mutagenicity", 128), ("Mutagenicity", 32), ("DHFR", 32), ("MSRC_21
 SEEDS = (0, 1, 2, 3, 4)
 OTHER_DRAWS = 1000  # added to the seed of the measured batches and their views
 LEADING = 5
-TABLES = ("final", "mean")
 HEADER = [
     *("data", "batch size", "measured", "final table: from a tenth's", "between its seeds"),
     *("mean table: from a tenth's", "between its seeds", "mean over seeds, final: from a tenth's", "swaps as far"),

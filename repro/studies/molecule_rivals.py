@@ -31,6 +31,7 @@ from joao.data.formats.smiles import read_text_column
 from joao.data.names import resolve_path
 from joao.evaluation.tables import markdown, with_interval
 from joao.runs.trained import model_path
+from repro.benchmarks.timing import child_seconds
 from repro.record_files import RECORDS
 from repro.studies.common import generated, make_page
 from repro.studies.molecule_tables import SETS, Cache, Cell, Table, load, predict_members, test_error
@@ -80,12 +81,11 @@ print(json.dumps([seconds, hashlib.sha256(columns.tobytes()).hexdigest()]))
 
 def run(words: Sequence[str | Path]) -> float:
     """Run a program on one core with one thread; return the CPU seconds of all its processes."""
-    before = os.times()
+    before = child_seconds()
     done = subprocess.run([*map(str, words)], capture_output=True, text=True, env=_environment(), check=False)
     if done.returncode:
         raise UserError(f"{' '.join(map(str, words))}: failed: {done.stderr[-500:]}")
-    after = os.times()
-    return after.children_user + after.children_system - before.children_user - before.children_system
+    return child_seconds() - before
 
 
 def _environment() -> dict[str, str]:

@@ -7,7 +7,6 @@ Writes the page of a run with each kind of map. Each page is written by a comple
 seconds are measure.
 """
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,18 +16,17 @@ from typing import Any
 from joao.evaluation.tables import markdown
 from joao.report.reported_run import MAP_KINDS as KINDS
 from joao.runs.folder import Run
+from repro.benchmarks.timing import child_seconds
 from repro.studies.common import generated, make_page, origin, publish
 
 
 def measure(run: Path, kind: str) -> dict[str, Any]:
     with TemporaryDirectory() as folder:
         written = Path(folder) / "page.html"
-        before = os.times()
+        before = child_seconds()
         words = ["report", str(run), "--map", kind, "--out", str(written), "--quiet"]
         subprocess.run([sys.executable, "-m", "joao", *words], check=True)
-        after = os.times()
-        seconds = after.children_user + after.children_system - before.children_user - before.children_system
-        return {"map": kind, "bytes": written.stat().st_size, "cpu_seconds": seconds}
+        return {"map": kind, "bytes": written.stat().st_size, "cpu_seconds": child_seconds() - before}
 
 
 def page(record: dict[str, Any]) -> str:
