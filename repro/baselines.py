@@ -1,7 +1,5 @@
 """Baselines that only the paper's unsupervised table has: DGK, node2vec and sub2vec."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple, final
 

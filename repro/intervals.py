@@ -1,7 +1,5 @@
 """One interval for every gain: the seed of the pre-training and the parts of its score are both sources of variance."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 
@@ -32,14 +30,13 @@ def p_above(estimate: Estimate, null: float = 0.0) -> float:
     return float(stdtr(estimate.freedom, -distance / np.sqrt(estimate.variance)))
 
 
-def estimate_gain(scores: ArrayLike, baseline: ArrayLike, *, parts: Parts = "folds") -> Estimate:
+def estimate_gain(scores: ArrayLike, baseline: ArrayLike) -> Estimate:
     """The gain of a method over a baseline that was scored on the same parts of the same seeds.
 
     See :func:`estimate_mean` for the variance, which is that of the differences.
 
     Args:
         scores, baseline: ``(r, k)``, a row for each seed, or ``(r,)``; the same seeds and parts in the same order.
-        parts: what the columns are.
     """
     first, second = np.asarray(scores, dtype=np.float64), np.asarray(baseline, dtype=np.float64)
     if first.shape != second.shape:
@@ -47,7 +44,7 @@ def estimate_gain(scores: ArrayLike, baseline: ArrayLike, *, parts: Parts = "fol
             f"gain: needs the same seeds and parts on both sides, got shapes {first.shape} and {second.shape}. "
             "Use estimate_difference for sides that are not paired."
         )
-    return estimate_mean(first - second, parts=parts)
+    return estimate_mean(first - second)
 
 
 def estimate_difference(scores: ArrayLike, baseline: ArrayLike, *, parts: Parts = "folds") -> Estimate:

@@ -5,8 +5,6 @@ computed from its content. Writing replaces the whole file under a lock, so seve
 same time, and a process that is killed loses nothing that was written before.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping

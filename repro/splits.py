@@ -1,7 +1,5 @@
 """Folds with few labelled graphs, as in the semi-supervised table, and the hash of splits in records."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rank statistics of the paper's tables. :mod:`repro.intervals` has the intervals."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import permutations

@@ -1,7 +1,5 @@
 """Run independent tasks in several processes or on a Ray cluster. Imports little: every process imports it first."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """The minimum arithmetic and memory traffic of a step, computed from its sizes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

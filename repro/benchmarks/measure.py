@@ -1,8 +1,7 @@
 """From a plan to a record: every workload on every device and number of threads."""
 
-from __future__ import annotations
-
 import os
+import statistics
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,10 +15,10 @@ from joao.core.provenance import command, machine, memory_source, versions
 from joao.training.device import make_fabric, matmul_precision, pick_device
 from repro.benchmarks.plan import Plan
 from repro.benchmarks.reading import measure_reading
-from repro.benchmarks.roof import measure_roof
 from repro.benchmarks.scaling import axes, measure_axis
 from repro.benchmarks.side_by_side import ABOUT, measure_workload
 from repro.benchmarks.svm import measure_svm
+from repro.benchmarks.timing import always, time_in_turns
 from repro.benchmarks.workloads import make_workload
 
 MOST_TURNS = 3  # over all sizes of an axis: the largest ones take long
@@ -110,6 +109,23 @@ def measure_setting(
             result[name] = extra(plan)
             on_stage(name)
     return result
+
+
+def measure_roof(device: torch.device, repeats: int) -> dict[str, float]:
+    """Measure GFLOP/s of a product of float32 matrices, with the current precision.
+
+    And GB/s, read and written, of a copy that no cache holds.
+    """
+    gpu = device.type == "cuda"
+    size, length = (8192, 2**28) if gpu else (1024, 2**24)
+    square, long = torch.ones(size, size, device=device), torch.ones(length, device=device)
+    out, copy = torch.empty_like(square), torch.empty_like(long)
+    tasks = {"product": always(lambda: torch.mm(square, square, out=out)), "copy": always(lambda: copy.copy_(long))}
+    seconds = time_in_turns(tasks, repeats, device)
+    return {
+        "GFLOP/s": 2 * size**3 / statistics.median(seconds["product"].wall) / 1e9,
+        "GB/s": 8 * length / statistics.median(seconds["copy"].wall) / 1e9,
+    }
 
 
 def _extras(plan: Plan) -> dict[str, Callable[[Plan], dict[str, Any]]]:

@@ -12,8 +12,6 @@ and keeps the nodes themselves, which is less work than our ``graphcl`` row does
 one by one. DIG has its own network of the same layers and sizes; PyGCL leaves the network to the user, who gets ours.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 import warnings

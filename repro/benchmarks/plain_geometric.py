@@ -2,8 +2,6 @@
 whole batches at once. The network, loss and optimiser are those of our rows.
 """
 
-from __future__ import annotations
-
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence

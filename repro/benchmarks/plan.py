@@ -1,7 +1,5 @@
 """The plan of a benchmark, checked before anything is read or timed."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Time to read a data set: parsed, parsed and cached, and read from the cache."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -11,6 +9,7 @@ from typing import Any
 
 from joao.data import list_datasets
 from repro.benchmarks.plan import Plan
+from repro.benchmarks.timing import child_seconds
 
 DATA, QUICK_DATA = ("COLLAB", "REDDIT-MULTI-5K"), ("MUTAG",)
 PROGRAM = "import joao.data, sys; joao.data.read(sys.argv[1], sys.argv[2] or None)"
@@ -32,10 +31,8 @@ def measure_reading(plan: Plan) -> dict[str, Any]:
 
 def _read(name: str, data_root: str, cache: str) -> dict[str, float]:
     """Measure a process that starts, imports, reads and ends."""
-    before, started = os.times(), time.perf_counter()
+    before, started = child_seconds(), time.perf_counter()
     subprocess.run(
         [sys.executable, "-c", PROGRAM, name, data_root], env={**os.environ, "JOAO_CACHE": cache}, check=True
     )
-    after = os.times()
-    cpu = after.children_user - before.children_user + after.children_system - before.children_system
-    return {"seconds": time.perf_counter() - started, "CPU seconds": cpu}
+    return {"seconds": time.perf_counter() - started, "CPU seconds": child_seconds() - before}

@@ -1,7 +1,5 @@
 """Alternative implementations on the same graphs; packages that cannot be imported are listed, not an error."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable
 

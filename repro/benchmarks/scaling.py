@@ -1,22 +1,19 @@
 """Time and memory against the number of graphs, their size, their density, and the size of the batch."""
 
-from __future__ import annotations
-
 import statistics
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from joao.config.builder import build_method
-from joao.core.graphs import GraphStore
 from joao.core.provenance import peak_memory
 from joao.core.randomness import torch_generator
 from joao.data import Features, make_store
 from joao.data.synthetic import random_graphs
 from joao.objectives import NtXent
-from repro.benchmarks.fits import fit_power_law
 from repro.benchmarks.floor import Floor, ViewsOf
 from repro.benchmarks.steps import epoch_task, make_training, part_tasks, recipe_of
 from repro.benchmarks.timing import Task, always, time_in_turns
@@ -62,13 +59,13 @@ def axes(quick: bool) -> dict[str, Axis]:
             ("epochs", "loss"),
         ),
     }
-    return {name: _small(each) for name, each in found.items()} if quick else found
-
-
-def _small(axis: Axis) -> Axis:
-    """Keep the three smallest sizes, with a quarter of the graphs."""
-    sizes = tuple((graphs // 4, nodes, degree, batch // 4) for graphs, nodes, degree, batch in axis.sizes[:3])
-    return Axis(sizes, axis.counts, axis.measures)
+    if not quick:
+        return found
+    # The three smallest sizes, with a quarter of the graphs.
+    return {
+        name: replace(axis, sizes=tuple((size[0] // 4, *size[1:3], size[3] // 4) for size in axis.sizes[:3]))
+        for name, axis in found.items()
+    }
 
 
 def measure_axis(axis: Axis, device: torch.device, repeats: int, seed: int) -> dict[str, Any]:
@@ -99,6 +96,31 @@ def measure_axis(axis: Axis, device: torch.device, repeats: int, seed: int) -> d
         "peak bytes, graphs included": memory,
         "fits": fits,
     }
+
+
+@dataclass(frozen=True)
+class Fit:
+    """An exponent, and the sizes it was fitted on."""
+
+    exponent: float
+    smallest: float
+    largest: float
+
+
+def fit_power_law(sizes: Sequence[float], values: Sequence[float]) -> Fit:
+    r"""The least-squares slope of :math:`\log v` on :math:`\log s` over the larger half of the sizes, three at least.
+
+    In the smaller half what every call costs, whatever its size, would hide the growth. Which sizes are left out
+    does not depend on the values.
+
+    >>> fit = fit_power_law([1, 10, 100, 1000], [0.5, 10, 100, 1000])
+    >>> round(fit.exponent, 6), fit.smallest, fit.largest
+    (1.0, 10, 1000)
+    """
+    kept = max(3, -(-len(sizes) // 2))
+    x, y = np.log(sizes[-kept:]), np.log(np.maximum(values[-kept:], 1e-12))
+    centred = x - x.mean()
+    return Fit(float(centred @ y / (centred @ centred)), sizes[-kept:][0], sizes[-1])
 
 
 def _point(size: tuple[int, float, float, int], device: torch.device, seed: int) -> Workload:
@@ -143,9 +165,6 @@ def _loss(batch_size: int, device: torch.device, seed: int) -> Callable[[], obje
 def _memory(point: Workload, device: torch.device, seed: int) -> int | None:
     """Measure the peak memory of an epoch, and the size of the graphs."""
     peak = peak_memory(lambda: epoch_task(make_training(point, "graphcl", device, seed))()(), device)
-    return None if peak is None else peak + _bytes(point.store)
-
-
-def _bytes(store: GraphStore) -> int:
+    store = point.store
     tensors = (store.x, store.source, store.target, store.first_node, store.first_edge)
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    return None if peak is None else peak + sum(tensor.nbytes for tensor in tensors)

@@ -3,8 +3,6 @@
 python -m repro.benchmarks.shard_feed --device cuda --precision tf32
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import tempfile

@@ -1,7 +1,5 @@
 """All trainings on one workload, side by side: floors, epochs, rivals, and the parts of a step."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any

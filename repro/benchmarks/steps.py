@@ -1,7 +1,5 @@
 """The full training step, measured over whole epochs, and its parts, measured one by one."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Speed of the SVM protocol, compared with a plain grid search that gives the same scores."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Sequence

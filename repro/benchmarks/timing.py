@@ -7,6 +7,7 @@ several threads it adds them up, and beside a GPU it is the host's share alone.
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -76,6 +77,12 @@ def time_in_turns(
                 seconds[name].wall.append(after[0] - before[0])
                 seconds[name].cpu.append(after[1] - before[1])
     return seconds
+
+
+def child_seconds() -> float:
+    """CPU seconds of all processes that this one has started and that have ended."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 def synchronise(device: torch.device | str) -> None:

@@ -1,7 +1,5 @@
 """All commands of ``python -m repro``."""
 
-from __future__ import annotations
-
 from repro.cli.bench import bench
 from repro.cli.pages import check, docs, figure_3, tables
 from repro.cli.protocols import app as app

@@ -1,7 +1,5 @@
 """Commands that work from existing records: check, figure 3, tables and documentation."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """The generated blocks by name. A block is regenerated from records or code by ``python -m repro docs``."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import runpy
@@ -19,6 +17,8 @@ from joao.objectives import OBJECTIVES, PairObjective
 from repro.documents import results_blocks, study_blocks
 from repro.documents.commands import commands_page
 from repro.record_files import RECORDS
+from repro.studies import cluster, linear_scorer, neighbors, pair_losses, report_page
+from repro.studies.common import read_record
 
 
 def layers() -> str:
@@ -117,8 +117,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "performance-growth": study_blocks.performance_growth,
     "performance-reading": study_blocks.performance_reading,
     "strengths-findings": study_blocks.strengths_findings,
-    "pair-losses": study_blocks.pair_losses_table,
-    "report-size": study_blocks.report_size,
+    "pair-losses": lambda: study_blocks.tables_of(pair_losses.page(read_record("pair-losses"))),
+    "report-size": lambda: study_blocks.tables_of(report_page.page(read_record("report-page"))),
     "bundled-models": study_blocks.bundled_models,
     "default-candidates": study_blocks.default_candidates,
     "default-criteria": study_blocks.default_criteria,
@@ -126,9 +126,9 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "new-default": study_blocks.new_default,
     "shards-memory": study_blocks.shards_memory,
     "processes-speed": study_blocks.processes_speed,
-    "cluster": study_blocks.cluster_figures,
+    "cluster": lambda: cluster.figures(read_record("cluster")),
     "several-gpus": study_blocks.several_gpus,
-    "linear-scorer": study_blocks.linear_scorer_table,
-    "neighbors": study_blocks.neighbors_table,
+    "linear-scorer": lambda: linear_scorer.table(linear_scorer.record_file(RECORDS).read()),
+    "neighbors": neighbors.block,
     "molecule-answers": study_blocks.molecule_answers,
 }

@@ -1,10 +1,10 @@
 """The page docs/commands.md: every command of ``joao`` with its help text, arguments and options."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import typer.main
+
+from joao.evaluation.tables import markdown
 
 INTRODUCTION = (
     "Exit codes: 0 for success, 2 for wrong input, 130 after Ctrl-C, 143 after SIGTERM, 1 if one of several processes "
@@ -23,7 +23,7 @@ def commands_page() -> str:
     root: Any = typer.main.get_command(app)
     commands = {name: command for name, command in root.commands.items() if not command.hidden}
     overview = [[f"[`joao {name}`](#joao-{name})", _paragraphs(each.help)[0]] for name, each in commands.items()]
-    sections = ["# Commands", INTRODUCTION, _table(["command", "purpose"], overview)]
+    sections = ["# Commands", INTRODUCTION, markdown(["command", "purpose"], overview)]
     for name, command in commands.items():
         sections += _sections(f"joao {name}", command, level=2)
     return "\n\n".join(sections) + "\n"
@@ -38,10 +38,10 @@ def _sections(path: str, command: Any, level: int) -> list[str]:
     sections = [f"{'#' * level} {path}", f"```text\n{' '.join(usage)}\n```", *_paragraphs(command.help)]
     if arguments:
         rows = [[f"`{each.metavar or each.name.upper()}`", _description(each)] for each in arguments]
-        sections.append(_table(["argument", "description"], rows))
+        sections.append(markdown(["argument", "description"], rows))
     if options:
         rows = [[_flags(each), _description(each), _default(each)] for each in options]
-        sections.append(_table(["option", "description", "default"], rows))
+        sections.append(markdown(["option", "description", "default"], rows))
     for name, subcommand in subcommands.items():
         sections += _sections(f"{path} {name}", subcommand, level + 1)
     return sections
@@ -77,8 +77,3 @@ def _default(option: Any) -> str:
     if isinstance(option.show_default, str):
         return option.show_default
     return "" if option.default is None or isinstance(option.default, bool | list | tuple) else str(option.default)
-
-
-def _table(titles: list[str], rows: list[list[str]]) -> str:
-    escaped = [[cell.replace("|", "\\|") for cell in row] for row in rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in [titles, ["---"] * len(titles), *escaped])

@@ -1,7 +1,5 @@
 """Rows and figures of the records that the blocks of the documentation quote."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -10,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from joao.core.errors import UserError
-from joao.evaluation.statistics import Gain
 from repro.findings.evidence import read_evidence
 from repro.findings.findings import Findings, findings_of
 from repro.protocols.ogb import run as ogb
@@ -94,12 +91,6 @@ def paper_mean(rows: Iterable[ScoredRow]) -> float | None:
     """None unless the paper has a figure for all of them."""
     papers = [None if row.paper is None else row.paper.mean for row in rows]
     return None if None in papers else float(np.mean([each for each in papers if each is not None]))
-
-
-def with_bounds(gain: Gain | None) -> str:
-    """``-0.27 (-2.04 to +1.50)``."""
-    assert gain is not None
-    return f"{gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f})"
 
 
 def listed(names: Sequence[str]) -> str:

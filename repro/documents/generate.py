@@ -4,8 +4,6 @@ A block is the text between ``<!-- generated: NAME -->`` and ``<!-- end generate
 has one function per block.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Blocks about the results of the four tables."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from joao.evaluation.statistics import Gain
-from joao.evaluation.tables import markdown
+from joao.evaluation.tables import markdown, with_interval
 from repro.documents.facts import (
     count_word,
     few_label_rows,
@@ -24,7 +22,6 @@ from repro.documents.facts import (
     transfer_sets,
     unsupervised_rows,
     unsupervised_sets,
-    with_bounds,
 )
 from repro.findings.verdicts import CONTRADICTED, HOLDS, INCONCLUSIVE, NOT_TESTED
 from repro.intervals import estimate_gain, estimate_over_sets, holm, p_value
@@ -95,17 +92,18 @@ def results_overview() -> str:
     }
     is_done = {method for method, _ in unsupervised_rows() if len(_finished(method)) == len(unsupervised_sets())}
     shown = {name: own for name, own in shown.items() if own[0] is None or own[0] in is_done}
-    readers: tuple[Callable[[str], list[Any]], ...] = (_unsupervised, _few_labels, _last_epochs, _transfer_or_some)
+    readers: tuple[Callable[[str], list[Any]], ...] = (
+        _unsupervised,
+        _few_labels,
+        lambda method: [row.by_last_epoch for row in _transfer_or_some(method)],
+        _transfer_or_some,
+    )
     lines = [
         [name, *(_average(read(each)) if each else "" for read, each in zip(readers, (*own, own[-1]), strict=True))]
         for name, own in shown.items()
     ]
     header = ["method", "unsupervised", "few labels", "transfer, last epoch", "transfer, epoch by validation"]
     return markdown(header, lines).replace("|  ", "| ")
-
-
-def _last_epochs(method: str) -> list[TransferRow]:
-    return [row.by_last_epoch for row in _transfer_or_some(method)]
 
 
 def _transfer_or_some(method: str) -> list[TransferRow]:
@@ -136,10 +134,6 @@ def _pairs_do_not_matter() -> None:
     require(all(gain and gain.low <= 0 <= gain.high for gain in gains), "no interval of the controls excludes 0")
 
 
-def _without_duplicates() -> str:
-    return with_bounds(unsupervised_rows()["joao-twins", "COLLAB"].gains["untrained"])
-
-
 def _first_definition(dataset: str, rate: int) -> dict[str, str]:
     """By method, the gain over no pre-training by the first definition of that row."""
     return {line[2]: line[4] for line in redefined() if line[:2] == [dataset, f"{rate} %"]}
@@ -150,7 +144,7 @@ def results_findings() -> str:
     judged = findings()
     _pairs_do_not_matter()
     (clear,) = _clear_gains_after_correction()
-    gain = with_bounds(_clear_gains_over_untrained()[clear])
+    gain = with_interval(_clear_gains_over_untrained()[clear])
     ten = {row.dataset: (row, few_label_rows()["none", 10, row.dataset]) for row in _few_labels("joao")}
     (helped,) = _clear_after_correction(ten)
     require([name for name, (row, _) in ten.items() if row.gain and row.gain.low > 0] == [helped], "no other gain")
@@ -167,9 +161,9 @@ def results_findings() -> str:
 - **Claims of the paper.** {len(judged.claims)} [claims](docs/results/findings.md): {judged.counts(HOLDS, CONTRADICTED, INCONCLUSIVE, NOT_TESTED)}.
 - **Learned pairs.** No gain over uniform pairs was found on any of {len(unsupervised_sets())} data sets ([controls](docs/results/controls.md));
   `--method uniform` is simpler. On {len(on_development)} development sets the best pair and strength, chosen by labels, gains
-  {with_bounds(found["oracle (labels)"])} over uniform pairs, and JOAO {with_bounds(found["joao"])} ([headroom](docs/results/headroom.md)).{_pairs_on_molecules()}
+  {with_interval(found["oracle (labels)"])} over uniform pairs, and JOAO {with_interval(found["joao"])} ([headroom](docs/results/headroom.md)).{_pairs_on_molecules()}
 - **Pre-training.** JOAO is better than the stronger untrained encoder on {clear}, {gain}, and with
-  10 % of the labels better than no pre-training on {helped}, {with_bounds(gain_there)} (by the
+  10 % of the labels better than no pre-training on {helped}, {with_interval(gain_there)} (by the
   [first definition](docs/results/semi-supervised/semi-supervised.md) of that row {first}). On all other data sets
   the difference is inconclusive after correction for their number.
 - **Few labels.** Our figures are below the paper's, whose code [selects the epoch by test accuracy](docs/results/published-epoch.md).
@@ -252,20 +246,20 @@ def summary_unsupervised() -> str:
   JOAOv2 reaches it on {count_word(len(sets) - len(low))}. On {listed(list(low))} it is below by less than the paper's standard deviation.
 - `JOAO()` with the default settings until 2026-11-18 uses one configuration for all data and has an average of {averages["joao_sum_readout"]:.1f}. With degrees instead of a constant as features, its mean is higher on {moved["COLLAB"]} and {moved["IMDB-BINARY"]} and lower on {moved["REDDIT-BINARY"]} and {moved["REDDIT-MULTI-5K"]}.
   It is above the paper's JOAOv2 on all data sets except {worst}, where it is {miss:.1f} points below. The present default has its own [table](decisions/0005-defaults.md#results-of-the-defaults).
-- Compared with the stronger form of the same encoder *untrained*, JOAO's gain is above 0 {listed([f"on {name}, {with_bounds(gain)}," for name, gain in clear.items()]).rstrip(",")}; corrected for {count_word(len(sets))} sets, on {listed(_clear_gains_after_correction())} alone. On the other data sets it is inconclusive, also on COLLAB, {with_bounds(table["joao", "COLLAB"].gains["untrained"])}.
+- Compared with the stronger form of the same encoder *untrained*, JOAO's gain is above 0 {listed([f"on {name}, {with_interval(gain)}," for name, gain in clear.items()]).rstrip(",")}; corrected for {count_word(len(sets))} sets, on {listed(_clear_gains_after_correction())} alone. On the other data sets it is inconclusive, also on COLLAB, {with_interval(table["joao", "COLLAB"].gains["untrained"])}.
 - On DD the WL kernel and on IMDB-BINARY the WL kernel and the histogram have at least the mean of JOAO. On COLLAB {listed(shown)} have a higher mean than every encoder with the paper's features.
 - No difference between the learned distribution of pairs and the uniform one was found, nor between it and the learned distribution frozen from the start, permuted or reversed: on every data set the interval of JOAO's gain over each of them contains 0
   ([controls](results/controls.md)). [What was learned](results/learned-table.md).
 - We changed parts of JOAO one at a time on {count_word(len(factors.DATA))} data sets. No change had an effect on more than one of them whose interval excludes 0, except two: omitting pre-training on two, and degrees as features on three ([factors](results/factors.md)).
 - Keeping duplicate graphs in one fold, and pre-training without the test graphs, change JOAO's accuracy by less than one point, except on COLLAB ({variants["COLLAB"][0]:+.2f}), where many graphs are duplicates. Without the duplicates JOAO's gain over the untrained
-  encoder there is {_without_duplicates()} ([stricter protocols](results/unsupervised/variants.md)).{_mvgrl()}"""  # noqa: E501
+  encoder there is {with_interval(table["joao-twins", "COLLAB"].gains["untrained"])} ([stricter protocols](results/unsupervised/variants.md)).{_mvgrl()}"""  # noqa: E501
 
 
 def _over_sets(differences: Mapping[str, float]) -> str:
     """The mean over data sets with its interval, the data set as the unit, and whether it excludes 0."""
     gain = estimate_over_sets(list(differences.values())).interval()
     verdict = "inconclusive" if gain.low <= 0 <= gain.high else "the interval excludes 0"
-    return f"{with_bounds(gain)} over {count_word(len(differences))} data sets ({verdict})"
+    return f"{with_interval(gain)} over {count_word(len(differences))} data sets ({verdict})"
 
 
 def _mvgrl() -> str:
@@ -296,7 +290,7 @@ def _augmentations() -> str:
             differences.setdefault(dataset, []).append(table["augmentations", rate, dataset].mean - row.mean)
     found = [row for (name, _, _), row in table.items() if name == "augmentations"]
     gains = {row.column: row.gain for row in found if row.gain}
-    clear = [f"{column} {with_bounds(gain)}" for column, gain in gains.items() if gain.low > 0 or gain.high < 0]
+    clear = [f"{column} {with_interval(gain)}" for column, gain in gains.items() if gain.low > 0 or gain.high < 0]
     shown = f"excludes 0 on {listed(clear)} alone" if clear else "contains 0 everywhere"
     averaged = {dataset: float(np.mean(values)) for dataset, values in differences.items()}
     return f"""
@@ -331,7 +325,7 @@ def summary_semi_supervised() -> str:
         return listed([row.dataset for row in _few_labels(method) if row.gain and row.gain.low > 0] or ["none"])
 
     def gain(method: str, rate: int, dataset: str) -> str:
-        return with_bounds(table[method, rate, dataset].gain)
+        return with_interval(table[method, rate, dataset].gain)
 
     def below(method: str) -> str:
         misses = [row.paper.mean - row.mean for row in _few_labels(method)]
@@ -434,7 +428,7 @@ def summary_transfer() -> str:
             score for method in averages for score in (table[method, name].mean, table[method, name].last_mean or 0.0)
         )
     ]
-    single = [name for name in ahead if forests[_set_of(name)].num_seeds == 1]
+    single = [name for key, name in MOLECULE_SETS.items() if name in ahead and forests[key].num_seeds == 1]
     both = [name for name in forests if ("joao_ecfp", name) in table]
     require(all(table["joao_ecfp", name].mean < forests[name].mean for name in both), "embeddings add nothing to ECFP")
     require(mean(forests.values()) > max(*averages.values(), *last.values()), "the forest has the highest average")
@@ -451,10 +445,6 @@ def summary_transfer() -> str:
 - AttrMasking has the highest average of the pre-trained encoders at the selected epoch, {averages[best]:.1f}, and ContextPred at the last epoch, {last[best_last]:.1f}. Every row of this table has a single pre-training, which says nothing about another one; its gains have no interval, and small differences between rows mean nothing.
 {_overlap_summary()}
 {_repeats_summary()}- **A random forest on ECFP counts has a higher mean than every pre-trained encoder of this table, by both rules, on {listed(ahead)}**, and on average (one seed on {listed(single)}). With JOAO's embeddings beside the fingerprints its mean is lower wherever both were run."""  # noqa: E501
-
-
-def _set_of(shown: str) -> str:
-    return next(name for name, each in MOLECULE_SETS.items() if each == shown)
 
 
 def _overlap_summary() -> str:

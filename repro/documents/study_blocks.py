@@ -1,7 +1,5 @@
 """Blocks about speed and about single studies."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
@@ -24,23 +22,18 @@ from repro.documents.facts import (
 from repro.intervals import estimate_over_sets
 from repro.protocols.semi_supervised import run as semi_supervised
 from repro.protocols.transfer import run as transfer
-from repro.protocols.unsupervised.run import record_file
+from repro.protocols.unsupervised.run import Cell, record_file
 from repro.protocols.unsupervised.table import gain_between
 from repro.protocols.unsupervised.variants import strength_lines
 from repro.record_files import RECORDS
 from repro.studies import (
     benchmark_tables,
-    cluster,
     defaults_page,
-    linear_scorer,
     molecule_cpu,
     molecule_pretraining,
     molecule_rivals,
     molecule_speed,
-    neighbors,
-    pair_losses,
     processes,
-    report_page,
     shards,
     strengths,
     sweep,
@@ -55,7 +48,7 @@ STEPS = ("GraphCL step", "GraphCL floor", "JOAO step", "JOAO floor")
 FAST = ("GraphCL step, fast", "JOAO step, fast")
 
 
-def _tables(page: str) -> str:
+def tables_of(page: str) -> str:
     """The tables of a page, without its text."""
     return "\n".join(line for line in page.splitlines() if line.startswith("|"))
 
@@ -222,7 +215,7 @@ def strengths_findings() -> str:
     scores = {line[0].strip("*"): line for line in strengths.score_lines(record)}
     *_, average, gain, cost = scores[chosen]
     means = {way: line[-3] for way, line in scores.items()}
-    *lines, overall = strength_lines([each for each in record_file(RECORDS).read() if not _is_variant(each)])
+    *lines, overall = strength_lines([each for each in record_file(RECORDS).read() if not Cell(**each["cell"]).variant])
     bounds = [re.search(r"\((\S+) to (\S+)\)", line[3]) for line in lines]
     contain = all(found is not None and float(found[1]) < 0 < float(found[2]) for found in bounds)
     require(len(lines) == 8 and contain, "the interval contains 0 on every data set")
@@ -234,18 +227,6 @@ def strengths_findings() -> str:
 - On COX2 and DHFR the policy learned to prefer `attribute_mask`, half of it at strength 0.3. On MSRC_9 and MSRC_21 it stayed close to the prior.
 - On the eight data sets of the paper's table, with these settings, learned strengths have a mean accuracy of {overall[2]} and JOAO at 0.2 has {overall[1]}. The interval of the difference contains 0 on every data set
   ([scores](../results/unsupervised/strengths.md), [learned tables](../results/unsupervised/learned.md))."""  # noqa: E501
-
-
-def _is_variant(record: dict[str, dict[str, bool]]) -> bool:
-    return record["cell"]["inductive"] or record["cell"]["twins_together"]
-
-
-def pair_losses_table() -> str:
-    return _tables(pair_losses.page(read_record("pair-losses")))
-
-
-def report_size() -> str:
-    return _tables(report_page.page(read_record("report-page")))
 
 
 def bundled_models() -> str:
@@ -438,14 +419,6 @@ Messages: {listed(messages)}, 4 bytes per parameter. Assumed links: {assumed}.
 {markdown([*header, "a pass over a billion graphs, hours"], lines)}"""
 
 
-def cluster_figures() -> str:
-    return cluster.figures(read_record("cluster"))
-
-
-def neighbors_table() -> str:
-    return neighbors.block()
-
-
 def molecule_answers() -> str:
     """What was compared on tables of molecules: the first method minus the second, over the sets that have records."""
     errors: dict[tuple[str, str], dict[str, dict[str, float]]] = {}  # source and group -> set -> method
@@ -481,7 +454,3 @@ MOLECULE_QUESTIONS = (
     ("pre-training with contrastive loss and targets, minus targets alone", "pre-training", "both", "targets"),
     ("the same, minus contrastive loss alone", "pre-training", "both", "contrastive"),
 )
-
-
-def linear_scorer_table() -> str:
-    return linear_scorer.table(linear_scorer.record_file(RECORDS).read())

@@ -1,12 +1,10 @@
 # ruff: noqa: E501 (a cell of a table is one line)
 """The page of what earlier versions of the documentation claimed, what they claim now, and why."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from joao.evaluation.statistics import Gain
-from joao.evaluation.tables import markdown
+from joao.evaluation.tables import markdown, with_interval
 from repro.documents.facts import (
     few_label_rows,
     findings,
@@ -16,7 +14,6 @@ from repro.documents.facts import (
     transfer_rows,
     unsupervised_rows,
     unsupervised_sets,
-    with_bounds,
 )
 from repro.protocols.semi_supervised import run as semi_supervised
 from repro.protocols.semi_supervised.pairs import agreements
@@ -165,17 +162,17 @@ def _gains() -> Iterator[tuple[str, str, str]]:
 
     yield (
         "Clear gain of JOAO over the untrained encoder on COLLAB: +1.24 (+0.11 to +2.36).",
-        f"{with_bounds(over('COLLAB'))}: {_word(over('COLLAB'))}.",
+        f"{with_interval(over('COLLAB'))}: {_word(over('COLLAB'))}.",
         f"{INTERVAL} Ten folds share one encoder, and the five seeds differ more than the old interval assumed.",
     )
     yield (
         "JOAO over the untrained encoder on DD: +2.02 (-0.13 to +4.17), inconclusive.",
-        f"{with_bounds(over('DD', 'untrained_initial'))}: {_word(over('DD', 'untrained_initial'))}.",
+        f"{with_interval(over('DD', 'untrained_initial'))}: {_word(over('DD', 'untrained_initial'))}.",
         "The same interval; here it is narrower than the old one. It is not corrected for eight data sets; corrected, the difference is inconclusive.",
     )
     yield (
         "JOAO over the untrained encoder on NCI1: -0.57 to +2.16 in one table and +0.52 to +1.08 by the interval of another.",
-        f"{with_bounds(over('NCI1'))}: {_word(over('NCI1'))}.",
+        f"{with_interval(over('NCI1'))}: {_word(over('NCI1'))}.",
         INTERVAL,
     )
     for method, sets in {
@@ -183,7 +180,7 @@ def _gains() -> Iterator[tuple[str, str, str]]:
         "joaov2": "DD, COLLAB and REDDIT-MULTI-5K",
     }.items():
         rows = {key[2]: row.gain for key, row in few_label_rows().items() if key[:2] == (method, 10) and row.paper}
-        clear = [f"{name}, {with_bounds(gain)}" for name, gain in rows.items() if gain and gain.low > 0]
+        clear = [f"{name}, {with_interval(gain)}" for name, gain in rows.items() if gain and gain.low > 0]
         yield (
             f"With 10 % of the labels {'JOAO' if method == 'joao' else 'JOAOv2'} has a clear gain over no pre-training on {sets}.",
             f"{' and '.join(clear) if clear else 'On no data set'}; inconclusive on the others.",
@@ -192,7 +189,7 @@ def _gains() -> Iterator[tuple[str, str, str]]:
     few = few_label_rows()
     yield (
         "GAE (+1.09) and Infomax (+1.07) gain on NCI1 with 10 % of the labels.",
-        f"{with_bounds(few['gae', 10, 'NCI1'].gain)} and {with_bounds(few['infomax', 10, 'NCI1'].gain)}: inconclusive.",
+        f"{with_interval(few['gae', 10, 'NCI1'].gain)} and {with_interval(few['infomax', 10, 'NCI1'].gain)}: inconclusive.",
         "The same.",
     )
     gains = {name: factors.gains_of(name, factors.read_all(), factors.DATA) for name in factors.LEVELS}

@@ -1,10 +1,8 @@
 """Claims of the paper: a sentence, the figures that test it, and how they combine."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import permutations, product
 
 import numpy as np
 from scipy.stats import rankdata, wilcoxon
@@ -12,6 +10,7 @@ from scipy.stats import rankdata, wilcoxon
 from joao.core.pair_table import PairTable
 from joao.evaluation.statistics import Estimate
 from joao.evaluation.tables import with_interval
+from joao.report import scores
 from repro.findings.evidence import Signs, Table
 from repro.findings.verdicts import UNDECIDED, Combine, Test, above, all_of, not_worse
 from repro.intervals import estimate_difference, estimate_mean, estimate_over_sets
@@ -212,7 +211,10 @@ def _percent(estimate: Estimate) -> Callable[[float], str]:
 
 def containing(name: str) -> Share:
     """The share of pairs that contain an augmentation, in percent."""
-    return lambda table: 100 * sum(table[pair] for pair in _all_pairs(table) if name in pair)
+    return lambda table: (
+        100
+        * sum(table[first, second] for first, second in product(table.names, table.names) if name in (first, second))
+    )
 
 
 def views_of(*names: str) -> Share:
@@ -233,9 +235,4 @@ def different(table: PairTable) -> float:
 
 def effective_pairs(table: PairTable) -> float:
     """The exponential of the entropy of the draws: K^2 for uniform pairs, 1 for a single one."""
-    shares = table.values[table.values > 0]
-    return float(np.exp(-(shares * np.log(shares)).sum()))
-
-
-def _all_pairs(table: PairTable) -> list[tuple[str, str]]:
-    return [(first, second) for first in table.names for second in table.names]
+    return scores.effective_pairs(table.values)

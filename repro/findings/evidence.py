@@ -1,10 +1,9 @@
 """Scores and shares from the records of all protocols, in the form in which the claims use them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,13 @@ from joao.core.errors import UserError
 from joao.core.pair_table import PairTable
 from joao.evaluation.statistics import Estimate
 from repro.intervals import estimate_mean
+from repro.protocols.check import PROTOCOLS
 from repro.protocols.semi_supervised import pairs
 from repro.protocols.semi_supervised import run as semi_supervised
 from repro.protocols.semi_supervised.table import at_strength
 from repro.protocols.transfer import repeats
 from repro.protocols.unsupervised import run as unsupervised
 from repro.tables import paper
-from repro.tables.records import FILES, read_records
 
 Scores = dict[str, dict[str, dict[int, list[float]]]]
 Signs = Mapping[str, int]
@@ -130,7 +129,7 @@ DRAWING = ("joao", "joaov2", "joao_without_prior")
 
 def read_evidence(results: Path) -> Evidence:
     """Read the records of a folder. Tables without records are empty."""
-    found = {protocol: read_records(protocol, results) for protocol in FILES}
+    found = {name: protocol.record_file(results).read() for name, protocol in PROTOCOLS.items()}
     frozen = [record for record in found["unsupervised"] if not unsupervised.Cell(**record["cell"]).variant]
     few = found["semi-supervised"]
     ten = [record for record in few if record["cell"]["label_rate"] == 10]  # the pre-training is that of 1 %, too
@@ -142,18 +141,13 @@ def read_evidence(results: Path) -> Evidence:
         for dataset, figures in _papers(partial(paper.semi_supervised, label_rate=rate)).items()
     }
     return Evidence(
-        unsupervised=Table(_scores(frozen, dataset_column), _papers(paper.unsupervised)),
+        unsupervised=Table(_scores(frozen, itemgetter("dataset")), _papers(paper.unsupervised)),
         semi_supervised=Table(_scores(few, rate_column), papers),
         strength=Table(_scores(ablation, rate_column), _paper_of_strength()),
         transfer=_transfer(found["transfer"], repeats.record_file(results).read()),
         drawn={"semi-supervised": _drawn(ten), "unsupervised": _drawn(frozen)},
         alignments={method: pairs.agreements(few, method) for method in ("joao", "joaov2")},
     )
-
-
-def dataset_column(cell: Mapping[str, Any]) -> str:
-    """Return the column of a cell: its data set."""
-    return str(cell["dataset"])
 
 
 def rate_column(cell: Mapping[str, Any]) -> str:

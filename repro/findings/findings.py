@@ -1,7 +1,5 @@
 """The claims of the paper's experiments (``claims.toml``), with figures from the records and verdicts."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Tests of claims, how they combine, and the verdicts, corrected for the number of claims (Holm)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Parts that all protocols share: grids, options, and computing the missing cells of a table."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

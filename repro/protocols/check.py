@@ -15,8 +15,6 @@ protocol with fewer than :data:`ENOUGH` measurements is allowed the largest spre
 of the record are ignored: they hardly ever differ, and processors of the same name may be different ones.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import tempfile

@@ -4,8 +4,6 @@ Each record is one pre-training with the recipe of the unsupervised table and an
 prior. Nothing is scored and no labels are used.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ own fit, and Adam works element by element. Up to rounding, the result equals th
 runs few large steps instead of many small ones.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable, Iterator, Sequence

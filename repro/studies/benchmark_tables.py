@@ -1,14 +1,12 @@
 """The page of all benchmark records, which starts with our targets: ``python -m repro.studies.benchmark_tables``."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
 from joao.evaluation.tables import markdown
 from repro.benchmarks.rivals import GEOMETRIC
 from repro.record_files import RECORDS
-from repro.studies.common import write_page
+from repro.studies.common import make_page, write_page
 from repro.tables.benchmarks import exponent_table, page_table, reading_lines, svm_lines
 
 RIVAL = f"{GEOMETRIC} / JOAO step, fast"
@@ -91,7 +89,6 @@ def page() -> str:
         for path in sorted((RECORDS / "benchmarks").glob("*.json"))
     }
     parts = [
-        "# Benchmarks",
         "Generated from `repro/records/benchmarks` by `python -m repro docs`. Do not edit. Compute: `python -m repro bench`. "
         "[Explanations](../../performance.md).",
     ]
@@ -104,7 +101,7 @@ def page() -> str:
             for key, lines in (("svm", svm_lines), ("reading", reading_lines)):
                 if key in setting:
                     parts.append("\n".join(f"- {line}" for line in lines(setting[key])))
-    return "\n\n".join(parts) + "\n"
+    return make_page("Benchmarks", *parts)
 
 
 def main() -> None:

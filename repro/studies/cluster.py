@@ -10,8 +10,6 @@ numbers of rows. **Speed:** rows per second and CPU second of one local process 
 machine must be idle.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import os
@@ -31,12 +29,12 @@ from typing import Any
 
 import numpy as np
 
-from joao.core.provenance import command, machine, versions
+from joao.core.provenance import versions
 from joao.data.formats.smiles import Columns, iterate_molecule_table
 from joao.data.names import resolve_path
 from joao.evaluation.tables import markdown
 from joao.runs.parts import encoder_of, load_model, open_sources, write_parts
-from repro.studies.common import generated, has_record, read_record, write_page, write_record
+from repro.studies.common import generated, has_record, make_page, origin, read_record, write_page, write_record
 
 NODES, KILLS, SEED = 3, 50, 0
 KINDS = ("worker", "node", "command")
@@ -332,28 +330,26 @@ def page(record: dict[str, Any]) -> str:
     """Return the page of a record."""
     found, where = record["versions"], record["sources"]
     made = ", ".join(f"{part} {where[part]['source']} on {where[part]['processor']}" for part in where)
-    return "\n\n".join(
-        [
-            "# Embedding in parts, on one machine and on Ray",
-            f"{generated('cluster')} joao {found['joao']} (source of {made}), torch {found['torch']}, Ray {record['ray']}, "
-            f"pyarrow {record['pyarrow']}, {record['machine']['cores']} cores.",
-            "## Kills",
-            kills_line(record)
-            + " The nodes are processes of one machine. Each run was killed repeatedly until it was complete. "
-            "Every thousandth row is not a molecule.",
-            "## Memory",
-            "`joao embed --workers 1` of molecules with three atoms, with the smallest encoder, from a CSV file: "
-            f"{memory_line(record)}.",
-            memory_table(record),
-            "## Speed",
-            f"`joao embed molecules` of {record['speed']['ways']['local, 1 process'][0]['rows']:,.0f} SMILES of ZINC, medians of "
-            f"{len(record['speed']['ways']['local, 1 process'])} runs in turn, without the start of the processes. "
-            f"Load of the machine at the end: {record['speed']['load']:.1f}.",
-            speed_table(record),
-            f"Two workers over one process, by the clock: {speed_up(record):.2f}. Asked: 1.7.",
-            "## A billion molecules",
-            cost(record) + "\n",
-        ]
+    return make_page(
+        "Embedding in parts, on one machine and on Ray",
+        f"{generated('cluster')} joao {found['joao']} (source of {made}), torch {found['torch']}, Ray {record['ray']}, "
+        f"pyarrow {record['pyarrow']}, {record['machine']['cores']} cores.",
+        "## Kills",
+        kills_line(record)
+        + " The nodes are processes of one machine. Each run was killed repeatedly until it was complete. "
+        "Every thousandth row is not a molecule.",
+        "## Memory",
+        "`joao embed --workers 1` of molecules with three atoms, with the smallest encoder, from a CSV file: "
+        f"{memory_line(record)}.",
+        memory_table(record),
+        "## Speed",
+        f"`joao embed molecules` of {record['speed']['ways']['local, 1 process'][0]['rows']:,.0f} SMILES of ZINC, medians of "
+        f"{len(record['speed']['ways']['local, 1 process'])} runs in turn, without the start of the processes. "
+        f"Load of the machine at the end: {record['speed']['load']:.1f}.",
+        speed_table(record),
+        f"Two workers over one process, by the clock: {speed_up(record):.2f}. Asked: 1.7.",
+        "## A billion molecules",
+        cost(record),
     )
 
 
@@ -374,12 +370,7 @@ def main() -> None:
     if "memory" in new:  # rows of other sizes stay
         by_size = {row["rows"]: row for row in [*record.get("memory", []), *new["memory"]]}
         new["memory"] = [by_size[rows] for rows in sorted(by_size)]
-    about: dict[str, Any] = {
-        "command": command(),
-        "versions": versions(),
-        "machine": machine("cpu"),
-        "ray": version("ray"),
-    }
+    about = {**origin(), "ray": version("ray")}
     made = {"source": versions()["source"], "processor": about["machine"]["processor"]}
     sources = {**record.get("sources", {}), **dict.fromkeys(new, made)}
     record = {**record, **about, "pyarrow": version("pyarrow"), "sources": sources, **new}

@@ -5,8 +5,6 @@
 One pre-training gives all rows. The rule is in ``repro/decision-rules.md``.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +18,7 @@ from joao.config.recipe import make_recipe
 from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.tables import markdown, with_interval
 from joao.runs.pretraining import pretrain
-from repro.studies.common import generated
+from repro.studies.common import generated, make_page
 from repro.studies.embedding import MOST_SCORED, READOUTS, SEEDS
 from repro.studies.sweep import SETS, interval, load, made_with, main
 
@@ -77,15 +75,13 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
             gains.append([f"{ROWS[name]}, over {ROWS[base]}", with_interval(interval(differences))])
     if means:
         lines.append(["average", *(f"{np.mean([row[name] for row in means.values()]):.2f}" for name in ROWS)])
-    return "\n\n".join(
-        [
-            "# Encoder and kernels together",
-            f"{generated('combinations')} Accuracy in percent of an SVM on the development sets, five seeds. Kernels are added with equal weights "
-            "(`joao.KernelSum`). Sets of more than 2,000 graphs are scored on a sample; isomorphic graphs are in the same fold. "
-            f"{len(means)} of {len(SETS)} sets are finished. The rule is in `repro/decision-rules.md`.",
-            markdown(["data set", *ROWS.values()], lines),
-            markdown(["gain", "mean (95 % interval over sets)"], gains) + "\n",
-        ]
+    return make_page(
+        "Encoder and kernels together",
+        f"{generated('combinations')} Accuracy in percent of an SVM on the development sets, five seeds. Kernels are added with equal weights "
+        "(`joao.KernelSum`). Sets of more than 2,000 graphs are scored on a sample; isomorphic graphs are in the same fold. "
+        f"{len(means)} of {len(SETS)} sets are finished. The rule is in `repro/decision-rules.md`.",
+        markdown(["data set", *ROWS.values()], lines),
+        markdown(["gain", "mean (95 % interval over sets)"], gains),
     )
 
 

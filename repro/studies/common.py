@@ -1,11 +1,13 @@
 """Where the studies keep their records and pages."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
+
 from joao.core.files import write_file, write_json
+from joao.core.provenance import command, machine, versions
 from repro.record_files import RECORDS
 
 # The settings of `JOAO()` until 2026-11-18, for studies whose records have them.
@@ -28,6 +30,25 @@ def write_record(name: str, record: dict[str, Any]) -> None:
     write_json(RECORDS / f"{name}.json", record)
 
 
+def origin() -> dict[str, Any]:
+    """Return what the record of a study on a CPU says about its origin."""
+    return {"command": command(), "versions": versions(), "machine": machine("cpu")}
+
+
+def describe_origin(record: Mapping[str, Any]) -> str:
+    """Return versions and machine of a record in words."""
+    used, where = record["versions"], record["machine"]
+    return (
+        f"joao {used['joao']} (source {used['source']}), torch {used['torch']}, {where['processor']}, "
+        f"{where['threads']} thread"
+    )
+
+
+def are_equal(weights: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> bool:
+    """Whether two runs have the same weights, bit for bit."""
+    return weights.keys() == expected.keys() and all(torch.equal(weights[name], expected[name]) for name in expected)
+
+
 def generated(module: str, *, intervals: bool = False) -> str:
     """Return the first sentences of a page, with a link to the argument for its intervals if it has some."""
     link = " [How intervals are computed](../protocols.md#confidence-intervals)." if intervals else ""
@@ -35,6 +56,17 @@ def generated(module: str, *, intervals: bool = False) -> str:
         "Generated from `repro/records` by `python -m repro docs`. Do not edit. "
         f"Compute: `python -m repro.studies.{module}`.{link}"
     )
+
+
+def make_page(title: str, *sections: str) -> str:
+    """Return the text of a page. Empty sections are left out."""
+    return "\n\n".join([f"# {title}", *filter(None, sections)]) + "\n"
+
+
+def publish(name: str, record: dict[str, Any], page: Callable[[dict[str, Any]], str]) -> None:
+    """Write the record of a study and its page."""
+    write_record(name, record)
+    write_page(name, page(record))
 
 
 def write_page(name: str, text: str) -> None:

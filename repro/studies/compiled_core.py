@@ -6,8 +6,6 @@ Five data sets, five seeds, `JOAO()` with its older default settings on both pat
 rule is in repro/decision-rules.md. Runs that are in the record are not repeated.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from typing import Any
@@ -15,13 +13,21 @@ from typing import Any
 import numpy as np
 
 from joao.config.recipe import make_recipe
-from joao.core.provenance import command, machine, versions
 from joao.data import read_whole
 from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.tables import markdown
 from joao.runs.pretraining import pretrain
 from joao.runs.scoring import require_classes
-from repro.studies.common import OLDER_DEFAULT, generated, has_record, read_record, write_page, write_record
+from repro.studies.common import (
+    OLDER_DEFAULT,
+    generated,
+    has_record,
+    make_page,
+    origin,
+    read_record,
+    write_page,
+    write_record,
+)
 
 NAMES = ("MUTAG", "PROTEINS", "DHFR", "MSRC_9", "COX2")
 SEEDS = range(5)
@@ -48,7 +54,7 @@ def main() -> None:
                 )
                 row = {"data": name, "seed": seed, "path": path, "accuracy": scores.mean, "CPU seconds": seconds}
                 record["rows"].append({**row, "level": trained.info.compiled, "loss": trained.metrics[-1].loss})
-                record |= {"command": command(), "versions": versions(), "machine": machine("cpu")}
+                record |= origin()
                 write_record("compiled-core", record)
                 print(row, flush=True)
     write_page("compiled-core", page(record))
@@ -73,11 +79,12 @@ def page(record: dict[str, Any]) -> str:
         ]
         lines.append([name, str(len(plain)), *texts, f"{difference:+.2f}", "yes" if agree[-1] else "no"])
     header = ["data", "seeds", "plain path %", "compiled core %", "difference", "within the deviation"]
-    text = (
+    return make_page(
+        "Accuracy in the compiled core",
         f"{generated('compiled_core')} Accuracy of `JOAO()` with the default settings until 2026-11-18, mean and standard deviation over seeds. "
-        f"*Within the deviation*: by the rule of `repro/decision-rules.md`, on {sum(agree)} of {len(agree)} data sets.\n\n"
+        f"*Within the deviation*: by the rule of `repro/decision-rules.md`, on {sum(agree)} of {len(agree)} data sets.",
+        markdown(header, lines),
     )
-    return "# Accuracy in the compiled core\n\n" + text + markdown(header, lines) + "\n"
 
 
 if __name__ == "__main__":

@@ -11,8 +11,6 @@ Reads JOAO's records of the unsupervised table and pre-trains again, everything 
 Uniform pairs have records already. Cells that have a record are skipped.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import time
@@ -25,7 +23,7 @@ from numpy.typing import NDArray
 
 from joao.config.recipe import make_recipe
 from joao.evaluation.embeddings import evaluate_embeddings
-from joao.evaluation.tables import markdown, with_deviation
+from joao.evaluation.tables import markdown, with_deviation, with_interval
 from joao.runs.pretraining import pretrain
 from joao.runs.scoring import describe_data, provenance, require_classes
 from joao.training.device import pick_device
@@ -33,7 +31,7 @@ from repro.protocols.cells import dataset_of
 from repro.protocols.unsupervised.run import Cell, cell_recipe, grid, record_file
 from repro.protocols.unsupervised.table import gain_between, rows
 from repro.record_files import RECORDS, Record
-from repro.studies.common import generated, write_page
+from repro.studies.common import generated, make_page, write_page
 from repro.tasks import run_tasks
 
 SHOWN = ("joao", "uniform", "frozen", "permuted", "opposite")
@@ -94,23 +92,16 @@ def page(records: list[dict[str, Any]]) -> str:
     for name in datasets:
         accuracies = [with_deviation(table[name, way].mean, table[name, way].std) for way in SHOWN]
         gains = [gain_between(records, name, "joao", way) for way in SHOWN[1:]]
-        lines.append(
-            [name, *accuracies, *(f"{gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f})" for gain in gains if gain)]
-        )
+        lines.append([name, *accuracies, *map(with_interval, gains)])
     means = [f"{np.mean([table[name, way].mean for name in datasets]):.2f}" for way in SHOWN]
     lines.append(["mean", *means, *(f"{float(means[0]) - float(mean):+.2f}" for mean in means[1:])])
     header = ["data", *SHOWN, *(f"joao - {way} (95 % CI)" for way in SHOWN[1:])]
-    return (
-        "\n\n".join(
-            [
-                "# Does the learned distribution of pairs matter?",
-                f"{generated('controls', intervals=True)} Accuracy in percent of an SVM on frozen embeddings, five seeds. Frozen: JOAO's final "
-                "table of pairs from the first epoch on. Permuted: with the names of the augmentations exchanged. Opposite: with the "
-                "largest probability where the smallest was.",
-                markdown(header, lines),
-            ]
-        )
-        + "\n"
+    return make_page(
+        "Does the learned distribution of pairs matter?",
+        f"{generated('controls', intervals=True)} Accuracy in percent of an SVM on frozen embeddings, five seeds. Frozen: JOAO's final "
+        "table of pairs from the first epoch on. Permuted: with the names of the augmentations exchanged. Opposite: with the "
+        "largest probability where the smallest was.",
+        markdown(header, lines),
     )
 
 

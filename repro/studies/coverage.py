@@ -10,8 +10,6 @@ method, other graphs of the same data set. ``records`` compares seeds of one met
 RECORD; ``page`` writes the tables, the figure and the choice. The rule is in ``repro/decision-rules.md``.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json
@@ -35,6 +33,7 @@ from joao.data import Dataset, read_whole
 from joao.evaluation.tables import markdown
 from joao.runs.trained import make_untrained
 from repro.intervals import estimate_mean
+from repro.studies.common import make_page
 
 Array = NDArray[np.float64]
 LEVEL = 0.95
@@ -512,29 +511,24 @@ def page(record: Mapping[str, Any], name: str) -> str:
         for line in lines
         if line["scenario"] == KNOWN
     ]
-    return (
-        "\n\n".join(
-            [
-                "# What a 95 % interval covers",
-                NOTES.format(record=name),
-                f"Chosen: **{chosen}**.",
-                markdown(header, overview),
-                "Valid: at most 7 % missed in every scenario and at most 10 % on every data set. Width: geometric mean of the half width relative to that "
-                "of the corrected resampled t. Power: share of intervals above 0, in percent, when 5 points are added.",
-                "![Share of intervals that miss the truth](coverage.png)",
-                "Diamonds: all data sets and comparisons of a scenario, red for the chosen interval. Small circles: single data sets. Line: 5 %. "
-                "Grey area: what the rule allows for all data sets together.",
-                LIMITS,
-                "## Normal effects with known deviations",
-                "Not part of the rule. Five seeds, ten folds, 200 graphs, truth 0.",
-                markdown(["effects", *CANDIDATES], known),
-                "## All comparisons",
-                "Deviation: standard deviation of the mean difference over replicates, in points. B: variance of the seed means; W: variance between "
-                "the folds of a seed.",
-                markdown(header_of_details, details),
-            ]
-        )
-        + "\n"
+    return make_page(
+        "What a 95 % interval covers",
+        NOTES.format(record=name),
+        f"Chosen: **{chosen}**.",
+        markdown(header, overview),
+        "Valid: at most 7 % missed in every scenario and at most 10 % on every data set. Width: geometric mean of the half width relative to that "
+        "of the corrected resampled t. Power: share of intervals above 0, in percent, when 5 points are added.",
+        "![Share of intervals that miss the truth](coverage.png)",
+        "Diamonds: all data sets and comparisons of a scenario, red for the chosen interval. Small circles: single data sets. Line: 5 %. "
+        "Grey area: what the rule allows for all data sets together.",
+        LIMITS,
+        "## Normal effects with known deviations",
+        "Not part of the rule. Five seeds, ten folds, 200 graphs, truth 0.",
+        markdown(["effects", *CANDIDATES], known),
+        "## All comparisons",
+        "Deviation: standard deviation of the mean difference over replicates, in points. B: variance of the seed means; W: variance between "
+        "the folds of a seed.",
+        markdown(header_of_details, details),
     )
 
 

@@ -6,8 +6,6 @@ Pre-trains every arm of :mod:`repro.studies.headroom` again, on four fifths of t
 is looked up in the records of that study. The rule is in ``repro/decision-rules.md``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path

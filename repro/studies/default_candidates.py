@@ -1,7 +1,5 @@
 """The candidates of :mod:`repro.studies.defaults`: one change at a time, then several together."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from repro.studies.readouts import READOUTS

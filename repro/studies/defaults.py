@@ -7,8 +7,6 @@ with one-hot degrees and with a constant. Candidates that differ only in the rea
 pre-training. Cells that have a record are skipped.
 """
 
-from __future__ import annotations
-
 import argparse
 import copy
 import dataclasses

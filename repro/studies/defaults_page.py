@@ -1,7 +1,5 @@
 """The page of :mod:`repro.studies.defaults`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -9,16 +7,14 @@ import numpy as np
 from scipy.stats import rankdata
 
 from joao.evaluation.statistics import Gain
-from joao.evaluation.tables import markdown, with_deviation
+from joao.evaluation.tables import markdown, with_deviation, with_interval
 from repro.intervals import estimate_over_sets
 from repro.protocols.unsupervised.table import by_seed, gain_in, rows
-from repro.studies.common import generated
+from repro.studies.common import generated, make_page
 
 Records = Sequence[Mapping[str, Any]]
 CRITERIA = ("held-out loss", "alignment", "uniformity", "effective rank")
-INTRODUCTION = """# {title}
-
-{generated} Accuracy in percent of an SVM on frozen embeddings, on development data sets: none of them is in the paper's table. The seed
+INTRODUCTION = """{generated} Accuracy in percent of an SVM on frozen embeddings, on development data sets: none of them is in the paper's table. The seed
 determines pre-training and partition. Each data set is used with its node labels and, to represent sets without labels, with one-hot degrees and
 with a constant. Each line states what differs from the default of that time (until 2026-11-18). Log: the signed logarithm of the embedding, taken afterwards, or inside
 the encoder, so that it is also used in pre-training. All readouts: means and maxima in addition to the sums of every layer, and the sums of the
@@ -34,7 +30,7 @@ def page(records: Records, words: Mapping[str, str], title: str = "Candidates fo
     ]
     gains = gains_over_default(records, places, words)
     sections = [
-        INTRODUCTION.format(title=title, generated=generated("defaults", intervals=True)),
+        INTRODUCTION.format(generated=generated("defaults", intervals=True)),
         seeds_and_devices(records),
         "## Difference from the default",
         means(gains, places, rules, words),
@@ -43,7 +39,7 @@ def page(records: Records, words: Mapping[str, str], title: str = "Candidates fo
         here = [place for place in places if split_features(place)[1] == rule]
         sections += [f"## Features: {rule}", accuracy_table(records, gains, here, words)]
     sections += ["## Criteria without labels, and cost", without_labels(records, words), correlations(records)]
-    return "\n\n".join(sections) + "\n"
+    return make_page(title, *sections)
 
 
 def gains_over_default(records: Records, places: Sequence[str], names: Iterable[str]) -> dict[tuple[str, str], Gain]:
@@ -99,8 +95,7 @@ def over_sets(gains: Mapping[tuple[str, str], Gain], name: str, places: Sequence
     differences = [float(np.mean(each)) for each in of_set.values()]
     if len(differences) < 2:
         return f"{differences[0]:+.2f}"
-    gain = estimate_over_sets(differences).interval()
-    return f"{gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f})"
+    return with_interval(estimate_over_sets(differences).interval())
 
 
 def accuracy_table(
@@ -120,7 +115,7 @@ def accuracy_table(
             elif name == "default" or gain is None:
                 cells.append(with_deviation(row.mean, row.std))
             else:
-                cells.append(f"{row.mean:.2f}; {gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f})")
+                cells.append(f"{row.mean:.2f}; {with_interval(gain)}")
         if any(cells):
             lines.append([said, *cells])
     return markdown(["candidate", *(split_features(place)[0] for place in places)], lines)

@@ -5,8 +5,6 @@
 The rule is in ``repro/decision-rules.md``.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import time
@@ -25,7 +23,7 @@ from joao.encoders.base import LayeredEncoder
 from joao.encoders.layers import Readout
 from joao.evaluation.tables import markdown, with_interval
 from joao.runs.pretraining import pretrain
-from repro.studies.common import generated
+from repro.studies.common import generated, make_page
 from repro.studies.sweep import SETS, interval, load, made_with, main, score
 
 MOST_SCORED = 2000
@@ -247,24 +245,21 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
             second_rows.append([dataset, kind, *(f"{each.mean():.2f}" for each in new)])
     titles = [f"present, `{readout}`" for readout in (PRESENT, *READOUTS)]
     titles += [f"{name}, `{readout}`" for name in (*FEATURES, "large") for readout in (PRESENT, READOUTS[0])]
-    return "\n\n".join(
-        [
-            "# The default embedding",
-            f"{generated('embedding')} Accuracy in percent of an SVM on frozen embeddings, on development data sets, five seeds. The rule is in "
-            "`repro/decision-rules.md`. *Present* is the default until version 0.1: GIN 3 x 32, 20 epochs, sums of all layers. *with_degree*: the "
-            "degree as a number and one-hot beside the present features. *random_walks*: return probabilities of random walks of 2 to 9 steps beside "
-            "them. *two_encoders*: a second encoder with the next simpler features, side by side. *large*: width 128 and 40 epochs.",
-            "## Gain over the choice so far",
-            markdown(["step", "alternative", "against", "gain (95 % interval over sets)", *SETS], lines),
-            "A set with node labels counts with its own features, with degrees only and with a constant; alternatives of the features are not "
-            "counted with a constant. The second round has new seeds and folds. An empty cell has fewer than five seeds."
-            + relative_time(records),
-            "## Accuracy",
-            markdown(["data set", "features", *titles], rows),
-            "## Accuracy, second round",
-            markdown(["data set", "features", *(f"{name}, `{readout}`" for name, readout in tried)], second_rows)
-            + "\n",
-        ]
+    return make_page(
+        "The default embedding",
+        f"{generated('embedding')} Accuracy in percent of an SVM on frozen embeddings, on development data sets, five seeds. The rule is in "
+        "`repro/decision-rules.md`. *Present* is the default until version 0.1: GIN 3 x 32, 20 epochs, sums of all layers. *with_degree*: the "
+        "degree as a number and one-hot beside the present features. *random_walks*: return probabilities of random walks of 2 to 9 steps beside "
+        "them. *two_encoders*: a second encoder with the next simpler features, side by side. *large*: width 128 and 40 epochs.",
+        "## Gain over the choice so far",
+        markdown(["step", "alternative", "against", "gain (95 % interval over sets)", *SETS], lines),
+        "A set with node labels counts with its own features, with degrees only and with a constant; alternatives of the features are not "
+        "counted with a constant. The second round has new seeds and folds. An empty cell has fewer than five seeds."
+        + relative_time(records),
+        "## Accuracy",
+        markdown(["data set", "features", *titles], rows),
+        "## Accuracy, second round",
+        markdown(["data set", "features", *(f"{name}, `{readout}`" for name, readout in tried)], second_rows),
     )
 
 

@@ -12,8 +12,6 @@ rules for choosing the epoch on development data sets. `rule` measures how much 
 best mean test accuracy, adds on two data sets of the table.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Callable
@@ -29,7 +27,7 @@ from joao.core.files import make_folder, write_json
 from joao.core.randomness import derive_seed
 from joao.data import read_whole
 from joao.data.features import make_store
-from joao.evaluation.tables import markdown, with_deviation
+from joao.evaluation.tables import markdown, with_deviation, with_interval
 from joao.evaluation.targets import ClassTargets
 from joao.runs.scoring import provenance, require_classes
 from joao.training.device import make_fabric
@@ -39,7 +37,7 @@ from repro.intervals import estimate_gain
 from repro.protocols.semi_supervised.run import Cell, Work, grid, record_file, start_of
 from repro.record_files import RECORDS
 from repro.splits import few_label_splits
-from repro.studies.common import generated, write_page, write_record
+from repro.studies.common import generated, make_page, publish
 from repro.tables.names import NAMES
 from repro.tasks import run_tasks
 
@@ -162,8 +160,7 @@ def choice(arguments: argparse.Namespace) -> None:
                 key = f"{trace['dataset']}, {NAMES[trace['method']]}"
                 rows.setdefault(f"{share}|{name}", {}).setdefault(key, []).append(float(np.mean(kept)))
     record = {"rows": rows, **made_by(traces)}
-    write_record("epoch-choice", record)
-    write_page("epoch-choice", choice_page(record))
+    publish("epoch-choice", record, choice_page)
 
 
 def choice_page(record: dict[str, Any]) -> str:
@@ -174,14 +171,15 @@ def choice_page(record: dict[str, Any]) -> str:
         share, name = key.split("|")
         means = [100 * np.mean(by_data[column]) for column in columns]
         lines.append([f"{float(share):.0%}", name, *(f"{each:.2f}" for each in means), f"{np.mean(means):.2f}"])
-    text = (
-        f"{generated('epochs')} Test accuracy in percent on development data sets with 10 % of the labels, mean over folds "
-        "and seeds.\n\n"
-    )
     some = next(iter(record["rows"].values()))
     shown = [f"{column} ({len(some[column])} seed{'s' if len(some[column]) > 1 else ''})" for column in columns]
     header = ["share for validation", "selected epoch", *shown, "mean"]
-    return "# Choosing the epoch of a fine-tuning\n\n" + text + markdown(header, lines) + "\n"
+    return make_page(
+        "Choosing the epoch of a fine-tuning",
+        f"{generated('epochs')} Test accuracy in percent on development data sets with 10 % of the labels, mean over folds "
+        "and seeds.",
+        markdown(header, lines),
+    )
 
 
 def rule(arguments: argparse.Namespace) -> None:
@@ -196,8 +194,7 @@ def rule(arguments: argparse.Namespace) -> None:
         row.setdefault("last epoch", []).append(float(by_epoch[-1]))
         row.setdefault("chosen by validation", []).append(record_file(RECORDS)[cell.key]["scores"]["mean"])
     record = {"rows": rows, **made_by(traces)}
-    write_record("published-epoch", record)
-    write_page("published-epoch", rule_page(record))
+    publish("published-epoch", record, rule_page)
 
 
 def rule_page(record: dict[str, Any]) -> str:
@@ -208,18 +205,18 @@ def rule_page(record: dict[str, Any]) -> str:
         best, last, chosen = (100 * np.array(values) for values in row.values())
         figures = [with_deviation(each.mean(), float(each.std(ddof=1))) for each in (best, last, chosen)]
         gains = [estimate_gain(best, other).interval() for other in (last, chosen)]
-        shown = [f"{gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f})" for gain in gains]
-        lines.append([name, NAMES[method], str(len(best)), *figures, *shown])
+        lines.append([name, NAMES[method], str(len(best)), *figures, *map(with_interval, gains)])
     header = [
         *("data", "method", "seeds", "published rule: best epoch by mean test accuracy", "same training, last epoch"),
         *("here: selected by validation", "published rule - last epoch (95 % CI)", "published rule - ours (95 % CI)"),
     ]
-    text = (
+    return make_page(
+        "How much the published rule for the epoch adds",
         f"{generated('epochs', intervals=True)} Accuracy in percent with 10 % of the labels. The first two figures train on all labelled "
         "graphs; the third uses a tenth of them to select the epoch. The interval has one score per "
-        "seed and covers other seeds, not other graphs.\n\n"
+        "seed and covers other seeds, not other graphs.",
+        markdown(header, lines),
     )
-    return "# How much the published rule for the epoch adds\n\n" + text + markdown(header, lines) + "\n"
 
 
 if __name__ == "__main__":

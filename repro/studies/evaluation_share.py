@@ -8,8 +8,6 @@ seed by total variation, half the sum of absolute differences. There are two ref
 is measured again with other random batches and views, and the distance between two seeds. Finished settings are skipped.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from dataclasses import asdict
@@ -21,20 +19,27 @@ from numpy.typing import NDArray
 
 from joao.config.builder import build_method
 from joao.config.recipe import make_recipe
-from joao.core.provenance import command, machine, versions
 from joao.core.randomness import torch_generator
 from joao.data import Dataset, read_whole
 from joao.data.features import Features, make_store
 from joao.evaluation.tables import markdown
 from joao.training.pretrain import Pretraining
-from repro.studies.common import generated, has_record, read_record, write_page, write_record
+from repro.studies.common import (
+    describe_origin,
+    generated,
+    has_record,
+    make_page,
+    origin,
+    read_record,
+    write_page,
+    write_record,
+)
 
 # With 128 graphs a batch, a tenth of the other development sets is one batch; with 32, that of COX2 and MSRC_9 still is.
 SETTINGS = (("Mutagenicity", 128), ("Mutagenicity", 32), ("DHFR", 32), ("MSRC_21", 32))
 SEEDS = (0, 1, 2, 3, 4)
 OTHER_DRAWS = 1000  # added to the seed of the measured batches and their views
 LEADING = 5
-TABLES = ("final", "mean")
 HEADER = [
     *("data", "batch size", "measured", "final table: from a tenth's", "between its seeds"),
     *("mean table: from a tenth's", "between its seeds", "mean over seeds, final: from a tenth's", "swaps as far"),
@@ -163,9 +168,7 @@ def main() -> None:
         "settings": [],
         "training": asdict(make_recipe({}).training),
         "seeds": list(SEEDS),
-        "command": command(),
-        "versions": versions(),
-        "machine": machine("cpu"),
+        **origin(),
     }
     if has_record("evaluation-share"):
         record = read_record("evaluation-share")
@@ -177,22 +180,20 @@ def main() -> None:
 
 def page(record: dict[str, Any]) -> str:
     rows = [line for setting in record["settings"] for line in lines(setting)]
-    return "\n".join(["# Fewer batches for measuring pair losses\n", explained(record), markdown(HEADER, rows), ""])
+    return make_page("Fewer batches for measuring pair losses", explained(record), markdown(HEADER, rows))
 
 
 def explained(record: dict[str, Any]) -> str:
-    made, machine_of = record["versions"], record["machine"]
     return (
         f"{generated('evaluation_share')} JOAO with the default settings until 2026-11-18, {record['training']['epochs']} epochs, "
-        f"seeds {', '.join(map(str, record['seeds']))}; joao {made['joao']} (source {made['source']}), torch {made['torch']}, "
-        f"{machine_of['processor']}, {machine_of['threads']} thread. The first line of each group is the published tenth, the default; "
+        f"seeds {', '.join(map(str, record['seeds']))}; {describe_origin(record)}. The first line of each group is the published tenth, the default; "
         "the second is the same with other random batches and views for measuring.\n\n"
         "Distances are total variation, from 0 to 1: mean (min to max), over 5 seeds if two ways are compared and over 10 pairs of seeds "
         "otherwise. The final table is that of the last epoch, the mean table the mean over all epochs. Swaps as far: the share of the 32 ways to swap the two "
         "final tables of a seed after which their means over seeds are at least as far apart (the smallest possible value is 0.06). CPU seconds are "
         "medians; their ratio is the median over pairs of epochs.\n\n"
         "With batch size 128, a tenth of DHFR, COX2, MSRC_9 and MSRC_21 is one batch, and there is nothing to compare; with 32, this is still so for "
-        "COX2 and MSRC_9. NCI1 and the other data sets of the paper were not used.\n"
+        "COX2 and MSRC_9. NCI1 and the other data sets of the paper were not used."
     )
 
 

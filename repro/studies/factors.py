@@ -7,8 +7,6 @@ use parts of the authors' code that the package does not have (:mod:`repro.studi
 record are skipped.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import time
@@ -28,7 +26,7 @@ from joao.data.dataset import Dataset
 from joao.data.features import Features, make_store
 from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.statistics import Gain
-from joao.evaluation.tables import markdown, with_deviation
+from joao.evaluation.tables import markdown, with_deviation, with_interval
 from joao.runs.scoring import describe_data, provenance, require_classes
 from joao.training.device import limit_threads, make_fabric, pick_device
 from joao.training.distributed.launch import find_process_layout
@@ -38,7 +36,7 @@ from repro.protocols.cells import dataset_of
 from repro.protocols.unsupervised.run import Cell, cell_recipe, grid, record_file
 from repro.protocols.unsupervised.table import gain_between, rows
 from repro.record_files import RECORDS, Record
-from repro.studies.common import generated, write_page
+from repro.studies.common import generated, make_page, write_page
 from repro.studies.published_parts import HeadPerEpoch, OneSided, OwnNeighbourhood
 from repro.tasks import run_tasks
 
@@ -183,29 +181,25 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
         lines.append([words, *(with_deviation(table[name, base].mean, table[name, base].std) for name in datasets), ""])
     for name, level in LEVELS.items():
         cells = [
-            format_gain(table[each, name].mean, gains[name][each]) if each in gains[name] else "" for each in datasets
+            f"{table[each, name].mean:.2f}; {with_interval(gains[name][each])}" if each in gains[name] else ""
+            for each in datasets
         ]
         differences = [gain.mean for gain in gains[name].values()]
         mean = f"{np.mean(differences):+.2f}" if len(differences) == len(datasets) else ""
         lines.append([level.words, *cells, mean])
     intervals = [gain for of_level in gains.values() for gain in of_level.values()]
     apart = sum(gain.low > 0 or gain.high < 0 for gain in intervals)
-    return (
-        "\n\n".join(
-            [
-                "# Which parts of JOAO affect the accuracy",
-                f"{generated('factors', intervals=True)} Accuracy in percent of an SVM on frozen embeddings, {len(grid()['seeds'])} seeds. Each line changes "
-                "one thing; the value of the base is in brackets. After the accuracy: the difference from the base on the same "
-                "seeds and folds, with its 95 % interval. The last column is the mean of the differences. The base is "
-                "JOAO, unless the line says JOAOv2. One line changes only the seed and shows the size of differences without "
-                f"a cause. {describe_devices(records, datasets)}",
-                markdown(["changed (base)", *datasets, "mean difference"], lines),
-                f"Of {len(intervals)} intervals, {apart} exclude zero. About {len(intervals) / 20:.0f} would be expected to do so if nothing in the "
-                "table mattered, because each 95 % interval misses the true difference once in twenty times. A single one is therefore not evidence.",
-                "\n".join(f"- {level.words}: {verdict(gains[name])}" for name, level in LEVELS.items() if gains[name]),
-            ]
-        )
-        + "\n"
+    return make_page(
+        "Which parts of JOAO affect the accuracy",
+        f"{generated('factors', intervals=True)} Accuracy in percent of an SVM on frozen embeddings, {len(grid()['seeds'])} seeds. Each line changes "
+        "one thing; the value of the base is in brackets. After the accuracy: the difference from the base on the same "
+        "seeds and folds, with its 95 % interval. The last column is the mean of the differences. The base is "
+        "JOAO, unless the line says JOAOv2. One line changes only the seed and shows the size of differences without "
+        f"a cause. {describe_devices(records, datasets)}",
+        markdown(["changed (base)", *datasets, "mean difference"], lines),
+        f"Of {len(intervals)} intervals, {apart} exclude zero. About {len(intervals) / 20:.0f} would be expected to do so if nothing in the "
+        "table mattered, because each 95 % interval misses the true difference once in twenty times. A single one is therefore not evidence.",
+        "\n".join(f"- {level.words}: {verdict(gains[name])}" for name, level in LEVELS.items() if gains[name]),
     )
 
 
@@ -213,10 +207,6 @@ def gains_of(name: str, records: Sequence[Mapping[str, Any]], datasets: Sequence
     """Return the paired differences of a level from its base, by data set."""
     gains = {each: gain_between(records, each, name, LEVELS[name].base) for each in datasets}
     return {each: gain for each, gain in gains.items() if gain is not None}
-
-
-def format_gain(mean: float, gain: Gain) -> str:
-    return f"{mean:.2f}; {gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f})"
 
 
 def verdict(gains: Mapping[str, Gain]) -> str:

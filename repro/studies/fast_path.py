@@ -7,8 +7,6 @@
 that table, seed s on partition s, and compares them with its records.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path
@@ -25,7 +23,7 @@ from joao.runs.scoring import require_classes
 from joao.runs.trained import load_run
 from repro.protocols.unsupervised.run import Cell, cell_recipe, grid, record_file
 from repro.record_files import RECORDS
-from repro.studies.common import generated, write_page, write_record
+from repro.studies.common import generated, make_page, publish
 
 
 def main() -> None:
@@ -89,8 +87,7 @@ def score(arguments: argparse.Namespace) -> None:
     }
     facts = {"command": command(), "versions": versions(), "machine of scoring": machine("cpu")}
     record = json.loads(json.dumps({**facts, "rows": rows, "accuracy on the plain path": plain}))
-    write_record("fast-path", record)
-    write_page("fast-path", page(record))
+    publish("fast-path", record, page)
 
 
 def page(record: dict[str, Any]) -> str:
@@ -113,11 +110,12 @@ def page(record: dict[str, Any]) -> str:
             ]
         )
     header = ["data", "method", "trained", "seeds", "accuracy %", "plain path %", "difference"]
-    text = (
+    return make_page(
+        "Accuracy on the fast path",
         f"{generated('fast_path')} Mean and standard deviation over seeds. *Plain path*: the records that the unsupervised "
-        "table had at that time, from before the fast path existed.\n\n"
+        "table had at that time, from before the fast path existed.",
+        markdown(header, lines),
     )
-    return "# Accuracy on the fast path\n\n" + text + markdown(header, lines) + "\n"
 
 
 if __name__ == "__main__":

@@ -7,8 +7,6 @@ files that are truncated or changed. Each fault is one function, which gets an e
 it to FAULTS. Faults of disks need ``unshare`` and a small tmpfs (Linux, root or user namespaces).
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -35,11 +33,11 @@ with warnings.catch_warnings():
     import torch_geometric.nn  # noqa: F401
 
 from joao.cli import main
-from joao.core.provenance import command, machine, source_hash, versions
+from joao.core.provenance import source_hash
 from joao.evaluation.tables import markdown
 from joao.runs.folder import Run
 from joao.training.pretrain import Pretraining
-from repro.studies.common import generated, read_record, write_page, write_record
+from repro.studies.common import are_equal, generated, make_page, origin, publish, read_record
 
 SMALL = ["--device", "cpu", "--epochs", "40", "--set", "training.batch_size=32", "--set", "encoder.width=16"]
 PRETRAIN = ["pretrain", "MUTAG", "--out", "run", *SMALL]
@@ -153,8 +151,12 @@ def wait_for_epochs(folder: Path, count: int, process: Process) -> None:
         time.sleep(0.002)
 
 
-def in_namespace(folder: Path, script: str) -> list[str]:
-    """Run a shell script that may mount a small disk at ``disk``; return its output lines."""
+def in_namespace(folder: Path, script: str) -> tuple[int, str, str]:
+    """Run a shell script that may mount a small disk at ``disk``.
+
+    It prints the exit code of a command, whose standard error it writes to ``said``, and then what is left on the disk;
+    return these three.
+    """
     (folder / "disk").mkdir()
     pretrain = shlex.join([sys.executable, "-m", "joao", "pretrain"])
     lines = ["set -u", f"pretrain='{pretrain}'", script]
@@ -167,7 +169,8 @@ def in_namespace(folder: Path, script: str) -> list[str]:
         timeout=300,
     )
     assert made.returncode == 0, made.stderr
-    return made.stdout.splitlines()
+    code, *left = made.stdout.splitlines()
+    return int(code), (folder / "said").read_text().strip(), "".join(left).strip()
 
 
 def resume_and_compare(folder: Path, run: str = "run") -> str:
@@ -181,8 +184,7 @@ def resume_and_compare(folder: Path, run: str = "run") -> str:
 
 
 def compare_weights(run: Run) -> str:
-    expected, found = undisturbed_weights(), run.weights()
-    same = expected.keys() == found.keys() and all(torch.equal(found[name], expected[name]) for name in expected)
+    same = are_equal(run.weights(), undisturbed_weights())
     return "weights equal to an undisturbed run's bit for bit" if same else "WEIGHTS DIFFER"
 
 
@@ -251,11 +253,9 @@ def disk_full(folder: Path) -> Outcome:
         $pretrain --resume disk/run --device cpu --quiet || exit 1
         cp -r disk/run run
     """
-    code, left = in_namespace(folder, script)
-    kept = f"{left.strip()}; after making room, resumed: {compare_weights(Run.open(folder / 'run'))}"
-    return Outcome(
-        "disk full at a checkpoint (tmpfs of 240 kB)", (folder / "said").read_text().strip(), int(code), kept
-    )
+    code, said, left = in_namespace(folder, script)
+    kept = f"{left}; after making room, resumed: {compare_weights(Run.open(folder / 'run'))}"
+    return Outcome("disk full at a checkpoint (tmpfs of 240 kB)", said, code, kept)
 
 
 def disk_full_at_the_start(folder: Path) -> Outcome:
@@ -265,11 +265,8 @@ def disk_full_at_the_start(folder: Path) -> Outcome:
         $pretrain {words} --quiet 2> said; echo $?
         ls -A disk | tr '\\n' ' '; echo
     """
-    code, left = in_namespace(folder, script)
-    said = (folder / "said").read_text().strip()
-    return Outcome(
-        "disk full from the start (tmpfs of 12 kB)", said, int(code), left.strip() or "nothing is left behind"
-    )
+    code, said, left = in_namespace(folder, script)
+    return Outcome("disk full from the start (tmpfs of 12 kB)", said, code, left or "nothing is left behind")
 
 
 def read_only_folder(folder: Path) -> Outcome:
@@ -279,10 +276,9 @@ def read_only_folder(folder: Path) -> Outcome:
         $pretrain {words} --quiet 2> said; echo $?
         ls -A disk | tr '\\n' ' '; echo
     """
-    code, left = in_namespace(folder, script)
-    said = (folder / "said").read_text().strip()
-    kept = left.strip() or "nothing was begun"
-    return Outcome("a folder that cannot be written to (read-only file system)", said, int(code), kept)
+    code, said, left = in_namespace(folder, script)
+    fault = "a folder that cannot be written to (read-only file system)"
+    return Outcome(fault, said, code, left or "nothing was begun")
 
 
 def read_only_later(folder: Path) -> Outcome:
@@ -296,9 +292,8 @@ def read_only_later(folder: Path) -> Outcome:
         mount -o remount,rw disk
         cp -r disk/run run
     """
-    (code,) = in_namespace(folder, script)
-    said = (folder / "said").read_text().strip()
-    return Outcome("the file system becomes read-only during training", said, int(code), resume_and_compare(folder))
+    code, said, _ = in_namespace(folder, script)
+    return Outcome("the file system becomes read-only during training", said, code, resume_and_compare(folder))
 
 
 def file_in_the_way(folder: Path) -> Outcome:
@@ -307,25 +302,27 @@ def file_in_the_way(folder: Path) -> Outcome:
     return Outcome("a file where the run's folder should be", said, code, f"the file, {(folder / 'run').read_text()!r}")
 
 
+def describe_leftovers(folder: Path) -> str:
+    return "its folder, WRITTEN ANYWAY" if (folder / "run").exists() else "nothing is left behind"
+
+
 def out_of_memory(folder: Path) -> Outcome:
     path = json.dumps({"edges": [[node, node + 1] for node in range(39)], "num_nodes": 40})
     (folder / "graphs.jsonl").write_text(f"{path}\n" * 3000)
     huge = ["pretrain", "./graphs.jsonl", "--out", "run", "--device", "cpu", "--set", "training.batch_size=3000"]
     code, said = joao(folder, *huge, first=limit_memory(600))
-    left = "its folder, WRITTEN ANYWAY" if (folder / "run").exists() else "nothing is left behind"
-    return Outcome("out of memory in the first step (RLIMIT_AS)", said, code, left)
+    return Outcome("out of memory in the first step (RLIMIT_AS)", said, code, describe_leftovers(folder))
 
 
 def out_of_memory_at_once(folder: Path) -> Outcome:
     code, said = joao(folder, *PRETRAIN, "--set", "encoder.width=20000", first=limit_memory(300))
-    left = "its folder, WRITTEN ANYWAY" if (folder / "run").exists() else "nothing is left behind"
-    return Outcome("out of memory while the encoder is made (RLIMIT_AS)", said, code, left)
+    return Outcome("out of memory while the encoder is made (RLIMIT_AS)", said, code, describe_leftovers(folder))
 
 
 def loss_not_finite(folder: Path) -> Outcome:
     code, said = joao(folder, *PRETRAIN, "--set", "training.learning_rate=1e30")
-    left = "its folder, WRITTEN ANYWAY" if (folder / "run").exists() else "nothing is left behind"
-    return Outcome("the loss becomes nan in the first epoch (learning rate 1e30)", said, code, left)
+    fault = "the loss becomes nan in the first epoch (learning rate 1e30)"
+    return Outcome(fault, said, code, describe_leftovers(folder))
 
 
 def loss_not_finite_later(folder: Path) -> Outcome:
@@ -351,24 +348,28 @@ def changed_data(folder: Path) -> Outcome:
     )
 
 
-def torn_checkpoint(folder: Path) -> Outcome:
-    newest = interrupted_run(folder).checkpoints()[0]
-    newest.write_bytes(newest.read_bytes()[: newest.stat().st_size // 2])
+def cut_in_half(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-100] ^= 1
+    path.write_bytes(content)
+
+
+def damaged_checkpoint(folder: Path, damage: Callable[[Path], None], fault: str) -> Outcome:
+    damage(interrupted_run(folder).checkpoints()[0])
     code, said = joao(folder, "pretrain", "--resume", "run", "--device", "cpu")
-    return Outcome(
-        "the newest checkpoint is cut in half", said, code, f"resumed: {compare_weights(Run.open(folder / 'run'))}"
-    )
+    return Outcome(fault, said, code, f"resumed: {compare_weights(Run.open(folder / 'run'))}")
+
+
+def torn_checkpoint(folder: Path) -> Outcome:
+    return damaged_checkpoint(folder, cut_in_half, "the newest checkpoint is cut in half")
 
 
 def flipped_bit(folder: Path) -> Outcome:
-    newest = interrupted_run(folder).checkpoints()[0]
-    content = bytearray(newest.read_bytes())
-    content[-100] ^= 1
-    newest.write_bytes(content)
-    code, said = joao(folder, "pretrain", "--resume", "run", "--device", "cpu")
-    return Outcome(
-        "a bit of the newest checkpoint is flipped", said, code, f"resumed: {compare_weights(Run.open(folder / 'run'))}"
-    )
+    return damaged_checkpoint(folder, flip_bit, "a bit of the newest checkpoint is flipped")
 
 
 def all_torn(folder: Path) -> Outcome:
@@ -379,10 +380,7 @@ def all_torn(folder: Path) -> Outcome:
 
 def torn_weights(folder: Path) -> Outcome:
     assert joao(folder, "pretrain", "MUTAG", "--out", "run", *SMALL[:2], "--epochs", "1")[0] == 0
-    path = folder / "run" / "weights.safetensors"
-    content = bytearray(path.read_bytes())
-    content[-100] ^= 1
-    path.write_bytes(content)
+    flip_bit(folder / "run" / "weights.safetensors")
     code, said = joao(folder, "embed", "run", "MUTAG", "--out", "embeddings.npz")
     left = "embeddings, WRITTEN ANYWAY" if (folder / "embeddings.npz").exists() else "no embeddings were written"
     return Outcome("a bit of the finished weights is flipped", said, code, left)
@@ -458,14 +456,12 @@ def page(record: dict[str, Any]) -> str:
     ]
     found, where = record["versions"], record["machine"]
     sources = dict.fromkeys(row["source"] for row in record["rows"])
-    return "\n\n".join(
-        [
-            "# Fault injection",
-            f"{generated('faults')} joao {found['joao']} (source {', '.join(sources)}), torch "
-            f"{found['torch']}, {where['processor']}, {where['threads']} thread. Every fault was caused in a real process, `joao pretrain "
-            f"MUTAG --out run {shlex.join(SMALL)}` with further options that the fault needs.",
-            markdown(["fault", "what the user sees", "exit code", "what is kept"], lines) + "\n",
-        ]
+    return make_page(
+        "Fault injection",
+        f"{generated('faults')} joao {found['joao']} (source {', '.join(sources)}), torch "
+        f"{found['torch']}, {where['processor']}, {where['threads']} thread. Every fault was caused in a real process, `joao pretrain "
+        f"MUTAG --out run {shlex.join(SMALL)}` with further options that the fault needs.",
+        markdown(["fault", "what the user sees", "exit code", "what is kept"], lines),
     )
 
 
@@ -487,9 +483,8 @@ def run_study() -> None:
             rows[fault.__name__] = {"name": fault.__name__, **found, "said": said, "source": source_hash()}
             print(rows[fault.__name__], flush=True)
     ordered = [rows[fault.__name__] for fault in FAULTS if fault.__name__ in rows]
-    record = {"command": command(), "versions": versions(), "machine": machine("cpu"), "rows": ordered}
-    write_record("faults", record)
-    write_page("faults", page(record))
+    record = {**origin(), "rows": ordered}
+    publish("faults", record, page)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,6 @@
 The rule is in ``repro/decision-rules.md``.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +31,7 @@ from repro.protocols.semi_supervised.run import Work, grid, start_of
 from repro.protocols.semi_supervised.score import score_splits
 from repro.protocols.stacked_fits import Part, StackedFits, can_be_stacked
 from repro.splits import few_label_splits
-from repro.studies.common import generated
+from repro.studies.common import generated, make_page
 from repro.studies.sweep import interval, main
 
 LABEL_RATE = 10
@@ -186,15 +184,13 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
         for arm in arms
     ]
     seeds = len(records) / len(sets)
-    return "\n\n".join(
-        [
-            "# Fine-tuning with few labels: last epoch, averaged weights, ensemble",
-            f"{generated('few_labels')} The rule is in `repro/decision-rules.md`.",
-            f"Accuracy in percent after fine-tuning JOAO with {LABEL_RATE} % of the labels on development sets, {seeds:g} seeds, ten folds. *Present* selects one of "
-            "100 epochs by a tenth of the labelled graphs; all other rows train on all labelled graphs. Averages are over the last fifth of the epochs, ensembles have five heads. Intervals are over sets (Student, 95 %).",
-            markdown(["fine-tuning", *sets, "mean", "difference (95 % CI)"], rows),
-            "By the rule the last of 100 epochs is adopted, and neither the average nor the ensemble. Adopted means that it is run once on [the table's sets](semi-supervised/last-epoch.md), as rows of their own. There no gain was found, and the protocol of the table stays as it is.\n",
-        ]
+    return make_page(
+        "Fine-tuning with few labels: last epoch, averaged weights, ensemble",
+        f"{generated('few_labels')} The rule is in `repro/decision-rules.md`.",
+        f"Accuracy in percent after fine-tuning JOAO with {LABEL_RATE} % of the labels on development sets, {seeds:g} seeds, ten folds. *Present* selects one of "
+        "100 epochs by a tenth of the labelled graphs; all other rows train on all labelled graphs. Averages are over the last fifth of the epochs, ensembles have five heads. Intervals are over sets (Student, 95 %).",
+        markdown(["fine-tuning", *sets, "mean", "difference (95 % CI)"], rows),
+        "By the rule the last of 100 epochs is adopted, and neither the average nor the ensemble. Adopted means that it is run once on [the table's sets](semi-supervised/last-epoch.md), as rows of their own. There no gain was found, and the protocol of the table stays as it is.",
     )
 
 

@@ -6,8 +6,6 @@
 The rule is in ``repro/decision-rules.md``.
 """
 
-from __future__ import annotations
-
 import itertools
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +29,7 @@ from joao.runs.scoring import require_classes
 from joao.runs.trained import make_untrained
 from repro.protocols.semi_supervised.run import grid
 from repro.splits import few_label_splits, split_hash
-from repro.studies.common import generated
+from repro.studies.common import generated, make_page
 from repro.studies.embedding import READOUTS
 from repro.studies.few_labels import ADOPTED, LABEL_RATE
 from repro.studies.sweep import interval, made_with, main
@@ -140,21 +138,19 @@ def page(records: Sequence[Mapping[str, Any]], fine_tuned: Sequence[Mapping[str,
 
     compared = [("joao", "present"), ("joao+wl", "joao"), ("joao+wl", "present"), ("joao+wl", ADOPTED)]
     compared += [("wl", "present"), ("joao", "untrained"), ("joao+wl", "untrained+wl"), ("joao+wl", "wl")]
-    return "\n\n".join(
-        [
-            "# An SVM on frozen embeddings instead of fine-tuning, with few labels",
-            f"{generated('frozen_few_labels')} The rule is in `repro/decision-rules.md`.",
-            f"Accuracy in percent with {LABEL_RATE} % of the labels on development sets, 5 seeds, ten folds. All rows have the same labelled graphs and test graphs. The fine-tuned rows are those of the [study of fine-tuning](few-labels.md), which pre-trains with the settings of the semi-supervised table. "
-            "The other rows fit an SVM on all labelled graphs, with the default settings of `JOAO()`.",
-            markdown(
-                ["method", *sets, "mean"],
-                [[NAMES[arm], *(f"{each:.1f}" for each in row), f"{np.mean(row):.1f}"] for arm, row in means.items()],
-            ),
-            "Differences, with the data set as the unit (Student, 95 %, not corrected for their number):",
-            markdown(["method", "less", "mean"], [[NAMES[a], NAMES[b], gain(a, b)] for a, b in compared]),
-            "By the rule neither SVM is adopted: both intervals over fine-tuning contain 0, so the sets of the semi-supervised table were not scored in this way. On MSRC_21, which has 20 classes, fine-tuning has the higher means. On COX2 the larger class has 71.3 % of the graphs, which few of the means reach. "
-            "What pre-training adds to the SVM is inconclusive as well. Compare both on your own data.\n",
-        ]
+    return make_page(
+        "An SVM on frozen embeddings instead of fine-tuning, with few labels",
+        f"{generated('frozen_few_labels')} The rule is in `repro/decision-rules.md`.",
+        f"Accuracy in percent with {LABEL_RATE} % of the labels on development sets, 5 seeds, ten folds. All rows have the same labelled graphs and test graphs. The fine-tuned rows are those of the [study of fine-tuning](few-labels.md), which pre-trains with the settings of the semi-supervised table. "
+        "The other rows fit an SVM on all labelled graphs, with the default settings of `JOAO()`.",
+        markdown(
+            ["method", *sets, "mean"],
+            [[NAMES[arm], *(f"{each:.1f}" for each in row), f"{np.mean(row):.1f}"] for arm, row in means.items()],
+        ),
+        "Differences, with the data set as the unit (Student, 95 %, not corrected for their number):",
+        markdown(["method", "less", "mean"], [[NAMES[a], NAMES[b], gain(a, b)] for a, b in compared]),
+        "By the rule neither SVM is adopted: both intervals over fine-tuning contain 0, so the sets of the semi-supervised table were not scored in this way. On MSRC_21, which has 20 classes, fine-tuning has the higher means. On COX2 the larger class has 71.3 % of the graphs, which few of the means reach. "
+        "What pre-training adds to the SVM is inconclusive as well. Compare both on your own data.",
     )
 
 

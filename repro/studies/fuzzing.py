@@ -1,11 +1,10 @@
 """The page of the fuzzing records, which ``python -m fuzz.run`` adds (``make fuzz``)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from joao.evaluation.tables import markdown, plain_text
+from repro.studies.common import make_page
 
 
 def page(records: Sequence[Mapping[str, Any]]) -> str:
@@ -21,19 +20,12 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
         lines.append([f"`{name}`", f"{executions:,}", str(faults), f"{last['executions']:,}", str(len(last["faults"]))])
         remaining += [f"- `{name}`: {plain_text(fault)}" for fault in last["faults"]]
     total = sum(each["executions"] for each in records)
-    return (
-        "\n\n".join(
-            [
-                "# Fuzzing",
-                "Generated from `repro/records` by `python -m repro docs`. Do not edit. Compute: `make fuzz`.",
-                f"{total:,} executions in {len(records)} runs. A fault is any outcome but valid graphs, a loaded model or an error of one line, "
-                "and any input that takes 20 seconds or more memory than the limit of the process. Faults that a later run does not find are fixed.",
-                markdown(["run", "executions", "seconds", "faults"], runs),
-                markdown(
-                    ["target", "executions", "faults", "executions in its last run", "faults in its last run"], lines
-                ),
-                *(["Faults that are left:", "\n".join(remaining)] if remaining else []),
-            ]
-        )
-        + "\n"
+    return make_page(
+        "Fuzzing",
+        "Generated from `repro/records` by `python -m repro docs`. Do not edit. Compute: `make fuzz`.",
+        f"{total:,} executions in {len(records)} runs. A fault is any outcome but valid graphs, a loaded model or an error of one line, "
+        "and any input that takes 20 seconds or more memory than the limit of the process. Faults that a later run does not find are fixed.",
+        markdown(["run", "executions", "seconds", "faults"], runs),
+        markdown(["target", "executions", "faults", "executions in its last run", "faults in its last run"], lines),
+        *(["Faults that are left:", "\n".join(remaining)] if remaining else []),
     )

@@ -5,8 +5,6 @@
 Pre-trains and scores every arm and every policy on development sets. The rule is in ``repro/decision-rules.md``.
 """
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections import defaultdict
@@ -21,7 +19,7 @@ from numpy.typing import NDArray
 from joao.config.recipe import POOL, make_recipe
 from joao.evaluation.tables import markdown, with_interval
 from joao.runs.pretraining import pretrain
-from repro.studies.common import generated
+from repro.studies.common import generated, make_page
 from repro.studies.sweep import SETS, interval, load, made_with, main, score
 
 STRENGTHS = (0.1, 0.2, 0.3)
@@ -227,18 +225,16 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
     ]
     lines, gains = results(records)
     summary = [[name, with_interval(interval(values))] for name, values in gains.items()]
-    return "\n\n".join(
-        [
-            "# Headroom of choosing augmentation pairs and strengths",
-            f"{generated('headroom')} Accuracy in percent of an SVM on frozen embeddings, on development data sets. An arm is one augmentation "
-            "pair at one strength; a random arm is the mean of all 42. The oracle chooses the best arm by labels on one half of the folds and "
-            "is scored on the other half. The rule is in `repro/decision-rules.md`.",
-            markdown(header, lines),
-            "Gain over drawing pairs uniformly, mean over data sets (95 % interval, the data set is the unit):",
-            markdown(["choice", "gain"], summary),
-            *filter(None, [checks_of_the_oracle(records)]),
-            verdict(gains, [int(line[1]) for line in lines]) + "\n",
-        ]
+    return make_page(
+        "Headroom of choosing augmentation pairs and strengths",
+        f"{generated('headroom')} Accuracy in percent of an SVM on frozen embeddings, on development data sets. An arm is one augmentation "
+        "pair at one strength; a random arm is the mean of all 42. The oracle chooses the best arm by labels on one half of the folds and "
+        "is scored on the other half. The rule is in `repro/decision-rules.md`.",
+        markdown(header, lines),
+        "Gain over drawing pairs uniformly, mean over data sets (95 % interval, the data set is the unit):",
+        markdown(["choice", "gain"], summary),
+        *filter(None, [checks_of_the_oracle(records)]),
+        verdict(gains, [int(line[1]) for line in lines]),
     )
 
 

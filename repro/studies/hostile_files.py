@@ -6,8 +6,6 @@ Each of :data:`FAULTS` is caused in a temporary folder. It must end in a one-lin
 recorded.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
@@ -25,12 +23,12 @@ from typing import Any
 
 import joao
 from joao.core.errors import UserError
-from joao.core.provenance import command, machine, peak_memory, versions
+from joao.core.provenance import peak_memory
 from joao.data.formats.packed import make_header, packed_chunks
 from joao.data.shards.writer import ShardWriter
 from joao.data.synthetic import random_graphs
 from joao.evaluation.tables import markdown
-from repro.studies.common import generated, write_page, write_record
+from repro.studies.common import generated, make_page, origin, publish
 
 TU = {"s_A.txt": b"1, 2\n2, 1\n", "s_graph_indicator.txt": b"1\n1\n"}
 GRAPHS = random_graphs(4, mean_nodes=4, seed=1)
@@ -280,13 +278,11 @@ def page(record: dict[str, Any]) -> str:
         ]
         for row in record["rows"]
     ]
-    return "\n\n".join(
-        [
-            "# Hostile files",
-            f"{generated('hostile_files')} joao {record['versions']['joao']}. Memory: the largest increase of resident memory while "
-            "reading. [SECURITY.md](../../SECURITY.md) says what joao promises.",
-            markdown(["file", "what the user sees", "MB"], lines) + "\n",
-        ]
+    return make_page(
+        "Hostile files",
+        f"{generated('hostile_files')} joao {record['versions']['joao']}. Memory: the largest increase of resident memory while "
+        "reading. [SECURITY.md](../../SECURITY.md) says what joao promises.",
+        markdown(["file", "what the user sees", "MB"], lines),
     )
 
 
@@ -296,9 +292,8 @@ def main() -> None:
         error, memory = cause(fault)
         rows.append({"file": fault.what, "error": error, "bytes": memory})
         print(rows[-1], flush=True)
-    record = {"command": command(), "versions": versions(), "machine": machine("cpu"), "rows": rows}
-    write_record("hostile-files", record)
-    write_page("hostile-files", page(record))
+    record = {**origin(), "rows": rows}
+    publish("hostile-files", record, page)
 
 
 if __name__ == "__main__":

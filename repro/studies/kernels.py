@@ -8,8 +8,6 @@ it does for four nodes only (ours counts three and four nodes, so these are diff
 takes too long to be measure.
 """
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections.abc import Callable
@@ -20,11 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.baselines import GL, WL
-from joao.core.provenance import command, machine, versions
 from joao.data import Dataset, read_whole
 from joao.evaluation.svm import normalised_gram
 from joao.evaluation.tables import markdown
-from repro.studies.common import generated, write_page, write_record
+from repro.studies.common import generated, make_page, origin, publish
 
 WL_DATA = ("MUTAG", "IMDB-BINARY", "PROTEINS", "NCI1", "DD")
 GL_DATA = ("MUTAG",)
@@ -99,13 +96,12 @@ def page(record: dict[str, Any]) -> str:
         lines.append([*cells, f"{ratio:.0f}", "" if difference is None else f"{difference:.0e}"])
     made, machine_of = record["versions"], record["machine"]
     header = ["kernel", "data", "graphs", "nodes", "ours, s", "GraKeL, s", "GraKeL / ours", "largest difference"]
-    parts = [
-        "# Graph kernels compared with GraKeL",
+    return make_page(
+        "Graph kernels compared with GraKeL",
         f"{generated('kernels')} joao {made['joao']}, GraKeL {record['GraKeL']}, "
         f"{machine_of['processor']}, {machine_of['threads']} thread; medians of {TURNS} rounds; ratios are computed within rounds.",
         markdown(header, lines),
-    ]
-    return "\n\n".join(parts) + "\n"
+    )
 
 
 def main() -> None:
@@ -116,12 +112,9 @@ def main() -> None:
     record = {
         "runs": runs,
         "GraKeL": grakel.__version__,
-        "command": command(),
-        "versions": versions(),
-        "machine": machine("cpu"),
+        **origin(),
     }
-    write_record("kernels", record)
-    write_page("kernels", page(record))
+    publish("kernels", record, page)
 
 
 if __name__ == "__main__":

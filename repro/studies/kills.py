@@ -8,8 +8,6 @@ everything is imported, so that a kill costs a fraction of a second; some are co
 after every step, so that many kills happen while one is being written.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random
@@ -30,7 +28,6 @@ import torch
 
 from joao.config.recipe import Recipe, make_recipe
 from joao.core.errors import JoaoNotice, UserError
-from joao.core.provenance import command, machine, versions
 from joao.data import read_whole
 from joao.data.dataset import Dataset
 from joao.evaluation.tables import markdown
@@ -39,8 +36,8 @@ from joao.runs.folder import Run, claim_folder
 from joao.runs.pretraining import pretrain
 from joao.training.device import make_fabric
 from joao.training.finetune import Finetune
-from repro.studies.common import generated, write_page, write_record
-from repro.studies.other_kills import FolderKills, WorkerKills, kill_creation, kill_finetunings, kill_workers
+from repro.studies.common import are_equal, describe_origin, generated, make_page, origin, publish
+from repro.studies.other_kills import FolderKills, WorkerKills, fork, kill_creation, kill_finetunings, kill_workers
 
 METHODS = ("joao", "joaov2", "graphcl", "infograph")
 KILLS, WHOLE_KILLS = 104, 6  # in forks, in complete commands
@@ -93,18 +90,11 @@ def start_forks(recipe: Recipe, dataset: Dataset) -> Start:
     """Start trainings as forks of this process. A damaged file ends them with an error."""
 
     def start(folder: Path, resume: bool) -> int:
-        process = os.fork()
-        if process:
-            return process
-        code = 1
-        try:
+        def train() -> None:
             warnings.simplefilter("error", JoaoNotice)
             pretrain(recipe, dataset, folder=folder, resume=resume, device="cpu", checkpoint_minutes=0)
-            code = 0
-        except BaseException as error:
-            print(f"{folder}: {error!r}", file=sys.stderr)
-        finally:
-            os._exit(code)
+
+        return fork(train)
 
     return start
 
@@ -185,11 +175,9 @@ def look(tally: Tally, folder: Path) -> None:
 
 
 def compare(tally: Tally, folder: Path, expected: Run) -> None:
-    ours, theirs = Run.open(folder), expected.weights()
-    weights = ours.weights()
-    same = weights.keys() == theirs.keys() and all(torch.equal(weights[name], theirs[name]) for name in theirs)
+    ours = Run.open(folder)
     losses = [[epoch.loss for epoch in run.metrics()] for run in (ours, expected)]
-    tally.unlike += not (same and losses[0] == losses[1])
+    tally.unlike += not (are_equal(ours.weights(), expected.weights()) and losses[0] == losses[1])
 
 
 def study(method: str, how: str, kills: int, draw: random.Random) -> Tally:
@@ -224,47 +212,42 @@ def page(record: dict[str, Any]) -> str:
     ]
     header = ["method", "started as", "kills", "while a file was written", "newest checkpoint inside an epoch"]
     header += ["before the run folder existed", "damaged files read", "finished runs", "equal bit for bit"]
-    found, where = record["versions"], record["machine"]
     settings = ", ".join(f"{key} {value}" for key, value in record["settings"].items())
-    return "\n\n".join(
-        [
-            "# Runs killed at random moments",
-            f"{generated('kills')} joao {found['joao']} (source {found['source']}), torch "
-            f"{found['torch']}, {where['processor']}, {where['threads']} thread.",
-            f"`joao pretrain MUTAG` ({settings}) with a checkpoint after every step was killed by SIGKILL after a random time between "
-            "0 and 0.6 of the duration of a run (for commands, counted from their first write; half of the kills then wait until a file is "
-            "being written), resumed and killed again, until it finished. After every kill all files of the run were read. Final weights and "
-            "losses are compared with those of an undisturbed run. If the run folder did not exist yet, nothing had been trained and nothing was lost.",
-            markdown(header, lines),
-            "## Workers killed while they start",
-            "A random worker was killed within two seconds after it was started, on data that does not fit into a pipe. `joao compare` reports the method "
-            "that it loses in one line and goes on with the others; `joao pretrain` ends in one line.",
-            markdown(
-                ["command", "kills", "told in one line", "seconds until then: median", "largest"],
+    return make_page(
+        "Runs killed at random moments",
+        f"{generated('kills')} {describe_origin(record)}.",
+        f"`joao pretrain MUTAG` ({settings}) with a checkpoint after every step was killed by SIGKILL after a random time between "
+        "0 and 0.6 of the duration of a run (for commands, counted from their first write; half of the kills then wait until a file is "
+        "being written), resumed and killed again, until it finished. After every kill all files of the run were read. Final weights and "
+        "losses are compared with those of an undisturbed run. If the run folder did not exist yet, nothing had been trained and nothing was lost.",
+        markdown(header, lines),
+        "## Workers killed while they start",
+        "A random worker was killed within two seconds after it was started, on data that does not fit into a pipe. `joao compare` reports the method "
+        "that it loses in one line and goes on with the others; `joao pretrain` ends in one line.",
+        markdown(
+            ["command", "kills", "told in one line", "seconds until then: median", "largest"],
+            [
                 [
-                    [
-                        f"`{row['command']}`",
-                        *(str(len(row["reactions"]) + len(row["wrong"])), str(len(row["reactions"]))),
-                        *(f"{each(row['reactions']):.2f}" for each in (statistics.median, max)),
-                    ]
-                    for row in record["workers"]
-                ],
-            ),
-            "## Run folders that are written at once",
-            "After every kill a run that is there was loaded, and otherwise the same work was done again in the same folder.",
-            markdown(
-                ["killed", "kills", "no folder or empty", "incomplete", "complete run", "lies or cannot be used again"],
+                    f"`{row['command']}`",
+                    *(str(len(row["reactions"]) + len(row["wrong"])), str(len(row["reactions"]))),
+                    *(f"{each(row['reactions']):.2f}" for each in (statistics.median, max)),
+                ]
+                for row in record["workers"]
+            ],
+        ),
+        "## Run folders that are written at once",
+        "After every kill a run that is there was loaded, and otherwise the same work was done again in the same folder.",
+        markdown(
+            ["killed", "kills", "no folder or empty", "incomplete", "complete run", "lies or cannot be used again"],
+            [
                 [
-                    [
-                        row["what"],
-                        *(str(row[key]) for key in ("kills", "nothing", "incomplete", "complete")),
-                        str(len(row["wrong"])),
-                    ]
-                    for row in record["folders"]
-                ],
-            )
-            + "\n",
-        ]
+                    row["what"],
+                    *(str(row[key]) for key in ("kills", "nothing", "incomplete", "complete")),
+                    str(len(row["wrong"])),
+                ]
+                for row in record["folders"]
+            ],
+        ),
     )
 
 
@@ -304,16 +287,13 @@ def main() -> None:
         print(rows[-1], flush=True)
     workers, folders = other_kills(draw)
     record = {
-        "command": command(),
-        "versions": versions(),
-        "machine": machine("cpu"),
+        **origin(),
         "settings": OPTIONS,
         "rows": [asdict(row) for row in rows],
         "workers": [asdict(row) for row in workers],
         "folders": [asdict(row) for row in folders],
     }
-    write_record("kills", record)
-    write_page("kills", page(record))
+    publish("kills", record, page)
     is_wrong = [bool(row.wrong) for row in workers] + [bool(row.wrong) for row in folders]
     if any(row.torn or row.unlike for row in rows) or any(is_wrong):
         sys.exit("A file was damaged, a run differs from the undisturbed one, or a command did not react.")

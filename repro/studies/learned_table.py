@@ -6,15 +6,13 @@ Uses the records of the unsupervised table. A share is the share of views made b
 counting both views; with uniform pairs it is 0.20. Means over five seeds, with minimum and maximum.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from joao.core.pair_table import PairTable
 from joao.evaluation.tables import markdown
 from repro.protocols.unsupervised.run import Cell, grid, record_file
 from repro.record_files import RECORDS
-from repro.studies.common import generated, write_page
+from repro.studies.common import generated, make_page, write_page
 
 DATASETS = ("NCI1", "PROTEINS", "COLLAB", "REDDIT-BINARY")
 
@@ -42,14 +40,12 @@ def page() -> str:
         for d in DATASETS
     ]
     header = ["data", "seeds", *names, "same augmentation twice"]
-    return "\n".join(
-        [
-            "# Learned distributions of pairs\n",
-            f"{generated('learned_table')} Shares of views for JOAO with the settings of the paper's unsupervised table. COLLAB "
-            "and REDDIT-BINARY have constant features, which AttrMask only replaces by noise.\n",
-            markdown(header, lines) + "\n",
-            "Whether this agrees with what the paper reads in its Figure 3 is judged on the page of [findings](findings.md).\n",
-        ]
+    return make_page(
+        "Learned distributions of pairs",
+        f"{generated('learned_table')} Shares of views for JOAO with the settings of the paper's unsupervised table. COLLAB "
+        "and REDDIT-BINARY have constant features, which AttrMask only replaces by noise.",
+        markdown(header, lines),
+        "Whether this agrees with what the paper reads in its Figure 3 is judged on the page of [findings](findings.md).",
     )
 
 

@@ -6,8 +6,6 @@ Scores the same rows with both, on the ten folds of partition 0. Rows that have 
 decides is in ``repro/decision-rules.md`` (2026-11-18).
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Sequence
@@ -20,13 +18,13 @@ import torch
 from joao.comparison.methods import make_rows
 from joao.evaluation.embeddings import Scorer, describe_scorer, evaluate_embeddings
 from joao.evaluation.statistics import paired_gain
-from joao.evaluation.tables import markdown
+from joao.evaluation.tables import markdown, with_interval
 from joao.runs.scoring import describe_data, provenance, require_classes
 from repro.protocols.cells import dataset_of
 from repro.protocols.unsupervised import run as unsupervised
 from repro.protocols.unsupervised.run import Cell, cell_kernel, cell_recipe, cell_rows
 from repro.record_files import RECORDS, Record, RecordFile
-from repro.studies.common import generated, write_page
+from repro.studies.common import generated, make_page, write_page
 
 SETS = ("NCI1", "COLLAB")
 METHODS = ("wl", "ldp", "histogram", "untrained", "joao")
@@ -62,7 +60,7 @@ def compute(name: str, method: str) -> Record:
 def lines(records: Sequence[Record]) -> list[list[str]]:
     """One line per set and method."""
     found = []
-    for record in sorted(records, key=_order):
+    for record in sorted(records, key=lambda each: (SETS.index(each["data"]["name"]), METHODS.index(each["method"]))):
         exact, linear = record["exact"], record["linear"]
         gain = paired_gain(*([each["partitions"][0]["accuracies"]] for each in (linear, exact)))
         found.append(
@@ -71,16 +69,12 @@ def lines(records: Sequence[Record]) -> list[list[str]]:
                 record["method"],
                 f"{100 * exact['mean']:.2f}",
                 f"{100 * linear['mean']:.2f}",
-                f"{100 * gain.mean:+.2f} ({100 * gain.low:+.2f} to {100 * gain.high:+.2f})",
+                with_interval(gain, times=100),
                 "" if exact["CPU seconds"] is None else f"{exact['CPU seconds']:.0f}",
                 f"{linear['CPU seconds']:.0f}",
             ]
         )
     return found
-
-
-def _order(record: Record) -> tuple[int, int]:
-    return SETS.index(record["data"]["name"]), METHODS.index(record["method"])
 
 
 def verdict(records: Sequence[Record]) -> str:
@@ -108,7 +102,7 @@ def table(records: Sequence[Record]) -> str:
 def page(records: Sequence[Record]) -> str:
     processors = " or ".join(sorted({record["machine"]["processor"] for record in records}))
     text = f"{generated('linear_scorer')} Ten folds of partition 0, one thread of {processors}."
-    return f"# The linear scorer compared with the exact one\n\n{text}\n\n{table(records)}\n"
+    return make_page("The linear scorer compared with the exact one", text, table(records))
 
 
 def main() -> None:

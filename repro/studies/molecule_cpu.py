@@ -6,8 +6,6 @@ One thread, CPU time; the ways of a data set take turns. "Atom by atom" is the e
 20,000 nodes and edges, as it was used for embeddings before.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import time
@@ -19,7 +17,6 @@ import numpy as np
 import torch
 
 from joao.config.recipe import make_recipe
-from joao.core.provenance import command, machine, versions
 from joao.data.formats.smiles import read_text_column
 from joao.data.molecules import ReadOptions, featurise, make_molecules
 from joao.encoders import Encoder
@@ -27,7 +24,7 @@ from joao.evaluation.tables import markdown
 from joao.runs.pretraining import pretrain
 from joao.runs.trained import TrainedEncoder, bundled_model_path, load_run
 from joao.training.model import batches_by_size
-from repro.studies.common import generated, write_page, write_record
+from repro.studies.common import generated, make_page, origin, publish
 from repro.studies.molecule_speed import parse
 
 EMBEDDING, BEFORE = "embedding from SMILES", "embedding from SMILES, atom by atom"
@@ -47,12 +44,9 @@ def main() -> None:
     record = {
         "rows": rows,
         "pre-training": measure_training(rows[0]["data"], arguments.trained_on, arguments.repeats),
-        "command": command(),
-        "versions": versions(),
-        "machine": machine("cpu"),
+        **origin(),
     }
-    write_record("molecule-cpu", record)
-    write_page("molecule-cpu", page(record))
+    publish("molecule-cpu", record, page)
 
 
 def sample(name: str, count: int) -> list[str]:
@@ -133,12 +127,13 @@ def page(record: dict[str, Any]) -> str:
     heads = [f"{each['data'].partition('.')[0]}, {each['molecules']:,} molecules" for each in rows]
     trained = [[name, f"{np.median(rates):,.0f} ({_range(rates)})"] for name, rates in training["rates"].items()]
     trained.append(["bf16-mixed over 32-true", ratio(training["rates"], *reversed(PRECISIONS))])
-    return (
-        f"# Molecules on a CPU\n\n{generated('molecule_cpu')} {record['machine']['processor']}, one thread. Molecules "
-        "per CPU second: median (range) of turns. The encoder is the bundled one.\n\n"
-        f"{markdown(['', *heads], lines)}\n\n"
-        f"Pre-training JOAO on the plain path, one epoch of {training['molecules']:,} molecules, default encoder:\n\n"
-        f"{markdown(['precision', 'molecules per CPU second'], trained)}\n"
+    return make_page(
+        "Molecules on a CPU",
+        f"{generated('molecule_cpu')} {record['machine']['processor']}, one thread. Molecules "
+        "per CPU second: median (range) of turns. The encoder is the bundled one.",
+        markdown(["", *heads], lines),
+        f"Pre-training JOAO on the plain path, one epoch of {training['molecules']:,} molecules, default encoder:",
+        markdown(["precision", "molecules per CPU second"], trained),
     )
 
 

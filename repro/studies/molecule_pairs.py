@@ -7,8 +7,6 @@ with ridge regression in the first round (seeds 0 and 1), with random forests in
 are in ``repro/decision-rules.md``.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,22 +25,21 @@ from sklearn.preprocessing import StandardScaler
 from joao.baselines.forests import FOREST
 from joao.config.recipe import make_recipe
 from joao.core.randomness import numpy_generator
-from joao.data import Dataset, read_whole
-from joao.data.formats.smiles import read_molecule_table, read_text_column
+from joao.data import Dataset
+from joao.data.formats.smiles import read_molecule_table
 from joao.data.molecules import make_molecules
 from joao.data.names import resolve_path
-from joao.evaluation.splits import Split, given_split
 from joao.evaluation.statistics import Estimate
-from joao.evaluation.tables import markdown
-from joao.evaluation.targets import infer_label_kind, task_figures
+from joao.evaluation.tables import markdown, with_interval
+from joao.evaluation.targets import task_figures
 from joao.kernels.native import native_level
 from joao.runs.pretraining import pretrain
 from joao.runs.trained import make_untrained
 from repro.intervals import estimate_over_sets, holm, p_value
 from repro.protocols.transfer.overlap import find_shared
-from repro.studies.common import generated
+from repro.studies.common import generated, make_page
 from repro.studies.headroom import ENCODER, PAIRS, fixed_pair
-from repro.studies.molecule_tables import SETS
+from repro.studies.molecule_tables import SETS, Table, load
 from repro.studies.sweep import made_with, main
 
 SOURCES = ("chembl_part", "zinc250k")
@@ -76,13 +73,8 @@ def cells(_: Sequence[str], seeds: int) -> Iterator[Cell]:
 
 
 @cache
-def labelled(root: Path | None) -> dict[str, tuple[Dataset, Split]]:
-    found = {}
-    for name in SETS:
-        path = resolve_path(name, root)
-        dataset = read_whole(path, tasks=["activity" if name.startswith("ace") else "value"])
-        found[name] = dataset, given_split(dataset, np.array(read_text_column(path, "split"))[dataset.rows].tolist())
-    return found
+def tables(root: Path | None) -> dict[str, Table]:
+    return {name: load(name, root) for name in SETS}
 
 
 @cache
@@ -92,7 +84,7 @@ def corpus(root: Path | None) -> Dataset:
         dict.fromkeys(each for name in SOURCES for each in read_molecule_table(resolve_path(name, root)).smiles)
     )
     order = numpy_generator(0, "molecule pairs").permutation(len(smiles))[: MOLECULES + MOLECULES // 4]
-    tests = {dataset.smiles[row] for dataset, split in labelled(root).values() for row in split.test}
+    tests = {table.dataset.smiles[row] for table in tables(root).values() for row in table.split.test}
     drawn = [smiles[each] for each in order]
     kept = np.flatnonzero(~find_shared(drawn, tests)[2])
     molecules = make_molecules("molecule_pairs", [drawn[each] for each in kept[: MOLECULES + 100]])
@@ -106,9 +98,8 @@ def compute(cell: Cell, root: Path | None, device: str) -> dict[str, Any]:
     else:
         trained = pretrain(recipe, graphs, device=device)
     errors, inside = {}, {}
-    for name, (dataset, split) in labelled(root).items():
+    for name, (dataset, split, kind, learn, _) in tables(root).items():
         assert dataset.targets is not None
-        learn, kind = np.concatenate([split.train, split.validation]), infer_label_kind(dataset)
         rows, labels = trained.embed(dataset).double().cpu().numpy(), dataset.targets[:, 0].astype(np.float64)
         if cell.seed in ROUNDS["ridge"]:
             predicted, inside[name] = ridge(rows[learn], labels[learn], rows[split.test])
@@ -146,7 +137,6 @@ def compared(records: Sequence[Mapping[str, Any]]) -> Errors:
 
 def page(records: Sequence[Mapping[str, Any]]) -> str:
     sections = [
-        "# Augmentation pairs on molecules",
         f"{generated('molecule_pairs', intervals=True)} The rules are in `repro/decision-rules.md`. Pre-training on {MOLECULES:,} unlabelled molecules of "
         f"ChEMBL and ZINC, {SCHEDULE['epochs']} epochs, gin 3 x 32 on atom labels, all augmentations at strength 0.2; frozen embeddings of the "
         f"{len(SETS)} development sets, published splits. The error is the RMSE in standard deviations of the training labels or, for `pharma_ames`, 1 - ROC-AUC; smaller is better. "
@@ -164,7 +154,7 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
             sections += [f"## {titles[scorer]}", f"Pre-training seeds {names}.", *_round(errors, scorer)]
             if scorer == "forest":
                 sections += with_seeds(errors, own, records)
-    return "\n\n".join(sections) + "\n"
+    return make_page("Augmentation pairs on molecules", *sections)
 
 
 def _round(errors: Errors, scorer: str) -> list[str]:
@@ -172,12 +162,19 @@ def _round(errors: Errors, scorer: str) -> list[str]:
     others = [name for name in errors if name != "uniform"]
     gains = [estimate_over_sets(errors[name] - errors["uniform"]) for name in others]
     for name, gain, corrected in zip(others, gains, holm([p_value(gain) for gain in gains]), strict=True):
-        interval = gain.interval()
         verdict = "inconclusive" if corrected >= 0.05 else "better" if gain.mean < 0 else "worse"
         better += [name] * (verdict == "better")
-        difference = f"{gain.mean:+.4f} ({interval.low:+.4f} to {interval.high:+.4f})"
         won = int((errors[name] < errors["uniform"]).sum())
-        lines.append([name, f"{errors[name].mean():.4f}", difference, f"{corrected:.3f}", verdict, str(won)])
+        lines.append(
+            [
+                name,
+                f"{errors[name].mean():.4f}",
+                with_interval(gain.interval(), digits=4),
+                f"{corrected:.3f}",
+                verdict,
+                str(won),
+            ]
+        )
     header = [
         "choice",
         "mean error",
@@ -236,7 +233,7 @@ def with_seeds(errors: Errors, own: Sequence[Mapping[str, Any]], records: Sequen
     estimates, variance = estimate_with_seeds(errors, own)
     corrected = holm([p_value(each) for each in estimates.values()])
     lines = [
-        [name, f"{each.mean:+.4f} ({each.interval().low:+.4f} to {each.interval().high:+.4f})", f"{chance:.3f}"]
+        [name, with_interval(each.interval(), digits=4), f"{chance:.3f}"]
         for (name, each), chance in zip(estimates.items(), corrected, strict=True)
         if chance < 0.05 or name in POLICIES
     ]

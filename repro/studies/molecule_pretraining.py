@@ -7,8 +7,6 @@
 The rules are in ``repro/decision-rules.md``.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import time
@@ -19,21 +17,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from joao.baselines.forests import FOREST, Forests, molecule_columns
+from joao.baselines.forests import Forests, molecule_columns
 from joao.config.recipe import Recipe, make_recipe
 from joao.core.provenance import versions
 from joao.data import Dataset, read_whole
 from joao.data.formats.smiles import read_text_column
-from joao.data.names import resolve_path
-from joao.evaluation.splits import given_split
 from joao.evaluation.tables import markdown
-from joao.evaluation.targets import infer_label_kind, task_figures
 from joao.runs.pretraining import pretrain
 from joao.runs.trained import bundled_model_path, load_run, make_untrained
 from repro.protocols.transfer.overlap import count, find_shared, molecules_of_test
 from repro.record_files import RECORDS
-from repro.studies.common import generated
-from repro.studies.molecule_tables import SETS
+from repro.studies.common import generated, make_page
+from repro.studies.molecule_tables import SETS, Table, load, test_error
 from repro.studies.sweep import interval, record_file
 
 MOLECULENET = ("bbbp", "tox21", "toxcast", "sider", "clintox", "muv", "hiv", "bace")
@@ -100,22 +95,12 @@ def recipe_of(arm: str, dataset: Dataset, epochs: int) -> Recipe:
     return make_recipe(table, kind=dataset.kind)
 
 
-def read_set(name: str, root: Path | None) -> tuple[Dataset, Any, str]:
-    path = resolve_path(name, root)
-    dataset = read_whole(path, tasks=["activity" if name.startswith("ace") else "value"])
-    split = given_split(dataset, np.array(read_text_column(path, "split"))[dataset.rows].tolist())
-    return dataset, split, infer_label_kind(dataset)
-
-
-def score(columns: NDArray[np.float32], dataset: Dataset, split: Any, kind: str) -> float:
-    """Error of a forest: RMSE in standard deviations of the training labels, or 1 - ROC-AUC."""
+def score(columns: NDArray[np.float32], table: Table) -> float:
+    """Error of a forest, see :func:`repro.studies.molecule_tables.test_error`."""
+    dataset, split, kind, learn, settings = table
     assert dataset.targets is not None
-    learn, labels = np.concatenate([split.train, split.validation]), dataset.targets
-    settings = {**FOREST[kind], "n_estimators": TREES}
-    predicted = Forests.fit(columns[learn], labels[learn], kind, 0, settings).predict(columns[split.test])
-    spread = np.ones(1) if kind == "binary" else labels[learn].std(axis=0)
-    found = task_figures(kind, (predicted / spread).astype(np.float32), labels[split.test] / spread, ["task"])
-    return float(1 - found["roc_auc"] if kind == "binary" else found["rmse"])
+    forest = Forests.fit(columns[learn], dataset.targets[learn], kind, 0, {**settings, "n_estimators": TREES})
+    return test_error(forest.predict(columns[split.test]), table)
 
 
 def score_sets(arm: str, model: Path | None, root: Path | None, minutes: float) -> None:
@@ -127,14 +112,14 @@ def score_sets(arm: str, model: Path | None, root: Path | None, minutes: float) 
         if name in done or time.time() > end:
             continue
         started = time.process_time()
-        dataset, split, kind = read_set(name, root)
+        table = load(name, root)
         if arm == "ecfp":
-            columns = molecule_columns(dataset.smiles, ["ecfp"])["ecfp"]
+            columns = molecule_columns(table.dataset.smiles, ["ecfp"])["ecfp"]
         elif trained is None:
             raise SystemExit(f"{arm}: missing option --model")
         else:
-            columns = trained.embed(dataset).numpy()
-        error = round(score(columns, dataset, split, kind), 6)
+            columns = trained.embed(table.dataset).numpy()
+        error = round(score(columns, table), 6)
         seconds = round(time.process_time() - started, 1)
         cell = {"dataset": name, "arm": arm}
         records.write({"cell": cell, "error": error, "cpu_seconds": seconds, "versions": versions()})
@@ -193,31 +178,28 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
     corpus = [
         "## Corpus",
         f"{overlap['corpus']:,} molecules were drawn: {sources}. {overlap['left out']:,} of them are in a test split below, whatever their stereochemistry, and are left out.",
-        markdown(["test split", "molecules", "in the sample, with stereochemistry", "without"], tested) + "\n",
+        markdown(["test split", "molecules", "in the sample, with stereochemistry", "without"], tested),
     ]
-    title = [
-        "# Pre-training of molecules",
-        f"{generated('molecule_pretraining')} The rules are in `repro/decision-rules.md`.",
-    ]
+    title = "Pre-training of molecules"
+    origin = f"{generated('molecule_pretraining')} The rules are in `repro/decision-rules.md`."
     if not arms:
-        return "\n\n".join([*title, "No pre-training has been run yet.", *corpus])
-    return "\n\n".join(
-        [
-            *title,
-            f"Frozen embeddings and a forest of {TREES} trees on the development sets, published splits, one seed; pre-trained on one H200 in bf16-mixed on the fast path. The runs shared the GPU with each other or with other work, so the seconds are no speeds. "
-            "Each arm has one pre-training, and intervals over sets say nothing about another one. [Forests of 500 trees](molecule-tables.md) have slightly smaller errors. "
-            "The error is the RMSE in standard deviations of the training labels or, for `pharma_ames`, 1 - ROC-AUC; smaller is better.",
-            markdown(head, rows),
-            f"Means over {len(common)} sets that all methods have."
-            + (f" Missing: {', '.join(missing)}." if missing else ""),
-            f"JOAO's contrastive loss beside the targets, *both* less *targets only*: {gain('both', 'targets') or 'not computed'}. *Targets only* less *contrastive only*: {gain('targets', 'contrastive') or 'not computed'}. "
-            f"*Both* less *contrastive only*: {gain('both', 'contrastive') or 'not computed'}. *Contrastive only* less untrained: {gain('contrastive', 'untrained') or 'not computed'}. "
-            f"*Both* less the earlier bundled encoder: {gain('both', 'bundled') or 'not computed'}. "
-            + (f"The main run less it: {main_run}." if main_run else "There was no main run."),
-            "## Sets",
-            markdown(["data set", *(SHOWN[arm] for arm in arms)], sets),
-            *corpus,
-        ]
+        return make_page(title, origin, "No pre-training has been run yet.", *corpus)
+    return make_page(
+        title,
+        origin,
+        f"Frozen embeddings and a forest of {TREES} trees on the development sets, published splits, one seed; pre-trained on one H200 in bf16-mixed on the fast path. The runs shared the GPU with each other or with other work, so the seconds are no speeds. "
+        "Each arm has one pre-training, and intervals over sets say nothing about another one. [Forests of 500 trees](molecule-tables.md) have slightly smaller errors. "
+        "The error is the RMSE in standard deviations of the training labels or, for `pharma_ames`, 1 - ROC-AUC; smaller is better.",
+        markdown(head, rows),
+        f"Means over {len(common)} sets that all methods have."
+        + (f" Missing: {', '.join(missing)}." if missing else ""),
+        f"JOAO's contrastive loss beside the targets, *both* less *targets only*: {gain('both', 'targets') or 'not computed'}. *Targets only* less *contrastive only*: {gain('targets', 'contrastive') or 'not computed'}. "
+        f"*Both* less *contrastive only*: {gain('both', 'contrastive') or 'not computed'}. *Contrastive only* less untrained: {gain('contrastive', 'untrained') or 'not computed'}. "
+        f"*Both* less the earlier bundled encoder: {gain('both', 'bundled') or 'not computed'}. "
+        + (f"The main run less it: {main_run}." if main_run else "There was no main run."),
+        "## Sets",
+        markdown(["data set", *(SHOWN[arm] for arm in arms)], sets),
+        *corpus,
     )
 
 

@@ -8,8 +8,6 @@ The first line trains chemprop on the development sets, the second on MoleculeNe
 programs need an environment of their own (``pip install chemprop``, ``pip install scikit-fingerprints``). The rules are in ``repro/decision-rules.md``.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import hashlib
@@ -31,10 +29,11 @@ from joao.core.errors import UserError
 from joao.core.provenance import command, machine, versions
 from joao.data.formats.smiles import read_text_column
 from joao.data.names import resolve_path
-from joao.evaluation.tables import markdown
+from joao.evaluation.tables import markdown, with_interval
 from joao.runs.trained import model_path
+from repro.benchmarks.timing import child_seconds
 from repro.record_files import RECORDS
-from repro.studies.common import generated
+from repro.studies.common import generated, make_page
 from repro.studies.molecule_tables import SETS, Cache, Cell, Table, load, predict_members, test_error
 from repro.studies.sweep import interval, record_file
 
@@ -82,12 +81,11 @@ print(json.dumps([seconds, hashlib.sha256(columns.tobytes()).hexdigest()]))
 
 def run(words: Sequence[str | Path]) -> float:
     """Run a program on one core with one thread; return the CPU seconds of all its processes."""
-    before = os.times()
+    before = child_seconds()
     done = subprocess.run([*map(str, words)], capture_output=True, text=True, env=_environment(), check=False)
     if done.returncode:
         raise UserError(f"{' '.join(map(str, words))}: failed: {done.stderr[-500:]}")
-    after = os.times()
-    return after.children_user + after.children_system - before.children_user - before.children_system
+    return child_seconds() - before
 
 
 def _environment() -> dict[str, str]:
@@ -243,7 +241,6 @@ def _commands(chemprop: Path, folder: Path, table: Table) -> dict[str, Callable[
 def page(records: Sequence[Mapping[str, Any]]) -> str:
     of = {(each["cell"]["part"], each["cell"]["name"]): each for each in records}
     parts = [
-        "# chemprop and scikit-fingerprints beside joao",
         f"{generated('molecule_rivals')} The rules are in `repro/decision-rules.md`. One seed, one thread. Intervals are over sets (Student, 95 %).",
     ]
     for group, names in GROUPS.items():
@@ -256,7 +253,7 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
         "of this study has no connection to it."
     )
     parts += ["## Speed", *(_speed(of["speed", SPEED_SET]) if ("speed", SPEED_SET) in of else ["Not measured yet."])]
-    return "\n\n".join(parts) + "\n"
+    return make_page("chemprop and scikit-fingerprints beside joao", *parts)
 
 
 def _errors(group: str, found: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -290,7 +287,7 @@ def verdict(differences: Sequence[float]) -> tuple[str, str]:
         return f"{np.mean(differences):+.3f}", f"not said of fewer than {FEWEST_SETS} sets"
     gain = interval(differences)
     word = "better" if gain.high < 0 else "worse" if gain.low > 0 else "inconclusive"
-    return f"{gain.mean:+.3f} ({gain.low:+.3f} to {gain.high:+.3f})", word
+    return with_interval(gain, digits=3), word
 
 
 def _speed(record: Mapping[str, Any]) -> list[str]:

@@ -6,8 +6,6 @@ A sample of each data set is parse by RDKit alone and converted to graphs, in tu
 Then the whole data set is written and loaded as a packed file. CPU seconds include all processes.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import tempfile
@@ -20,12 +18,11 @@ from typing import Any
 import numpy as np
 
 from joao.core.processes import map_chunks
-from joao.core.provenance import command, machine, versions
 from joao.data import read_whole
 from joao.data.formats.packed import drop_texts, read_packed, write_packed
 from joao.data.molecules import featurise
 from joao.evaluation.tables import markdown
-from repro.studies.common import generated, write_page, write_record
+from repro.studies.common import generated, make_page, origin, publish
 
 
 def main() -> None:
@@ -36,10 +33,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     arguments = parser.parse_args()
     rows = [measure(name, arguments.molecules, arguments.repeats, arguments.jobs) for name in arguments.data.split(",")]
-    origin = {"command": command(), "versions": versions(), "machine": machine("cpu"), "jobs": arguments.jobs}
-    record = {"rows": rows, **origin}
-    write_record("molecule-speed", record)
-    write_page("molecule-speed", page(record))
+    publish("molecule-speed", {"rows": rows, **origin(), "jobs": arguments.jobs}, page)
 
 
 def measure(name: str, count: int, repeats: int, jobs: int) -> dict[str, Any]:
@@ -89,12 +83,10 @@ def page(record: dict[str, Any]) -> str:
     names = [name for name in rows[0] if name != "data"]
     lines = [[name, *(_shown(row[name]) for row in rows)] for name in names]
     cost = ["RDKit's share of the CPU time", *(f"{rdkit_share(row):.0%}" for row in rows)]
-    text = f"{generated('molecule_speed')} {record['machine']['processor']}, {record['jobs']} processes. Medians over repeats.\n\n"
-    return (
-        "# Speed of reading molecules\n\n"
-        + text
-        + markdown(["", *(row["data"] for row in rows)], [*lines, cost])
-        + "\n"
+    return make_page(
+        "Speed of reading molecules",
+        f"{generated('molecule_speed')} {record['machine']['processor']}, {record['jobs']} processes. Medians over repeats.",
+        markdown(["", *(row["data"] for row in rows)], [*lines, cost]),
     )
 
 

@@ -9,8 +9,6 @@ Columns and predictions are kept in FOLDER, so that another encoder needs no sec
 ``repro/decision-rules.md``.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import time
@@ -35,12 +33,12 @@ from joao.data import Dataset, read_whole
 from joao.data.formats.smiles import read_text_column
 from joao.data.names import resolve_path
 from joao.evaluation.splits import SHARES, Split, given_split, split_graphs
-from joao.evaluation.tables import markdown
+from joao.evaluation.tables import markdown, with_interval
 from joao.evaluation.targets import infer_label_kind, select_tasks, task_figures
 from joao.runs.trained import load_run, model_path
 from repro.protocols.cells import load_grid
 from repro.record_files import RECORDS
-from repro.studies.common import generated
+from repro.studies.common import generated, make_page
 from repro.studies.sweep import interval, record_file
 
 # By size, the smallest first.
@@ -220,7 +218,6 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
     rows = [[name, *(f"{np.mean(each[str(share)]):.3f}" for share in FOREST_SHARES)] for name, each in forests.items()]
     means = [f"{np.mean([np.mean(each[str(share)]) for each in forests.values()]):.3f}" for share in FOREST_SHARES]
     parts = [
-        "# Forests, kernels, encoder and ensemble on molecules",
         f"{generated('molecule_tables')} The rules are in `repro/decision-rules.md`. Development sets (PharmaBench, MoleculeACE), published splits, "
         "one seed. The error is the RMSE in standard deviations of the training labels or, for `pharma_ames`, 1 - ROC-AUC; smaller is better. "
         "Intervals are over sets (Student, 95 %).",
@@ -233,9 +230,9 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
     parts += [
         "## Forest for regression",
         markdown(["data set", *(f"`max_features` {share}" for share in FOREST_SHARES)], [*rows, ["mean", *means]]),
-        "200 trees on ECFP counts, three random folds of the training molecules.\n",
+        "200 trees on ECFP counts, three random folds of the training molecules.",
     ]
-    return "\n\n".join(parts)
+    return make_page("Forests, kernels, encoder and ensemble on molecules", *parts)
 
 
 ENCODERS = {"9eed50b9": "bundled encoder", "3109a4cf": "encoder bundled until 2026-11-18"}  # by hash of the file
@@ -298,8 +295,7 @@ def _uncertainty(found: Mapping[str, Mapping[str, Any]]) -> str:
 def _interval(values: NDArray[np.float64]) -> str:
     if len(values) < 2:
         return f"{values.mean():+.3f}"
-    found = interval(values.tolist())
-    return f"{found.mean:+.3f} ({found.low:+.3f} to {found.high:+.3f})"
+    return with_interval(interval(values.tolist()), digits=3)
 
 
 def main() -> None:

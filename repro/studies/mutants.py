@@ -8,8 +8,6 @@ and the tests run until one fails. With names of files, only their part of the r
 only mutants that no test noticed are tried again. ``mutants.toml`` explains why mutants survive.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import json
@@ -32,7 +30,7 @@ from joao.core.files import write_file, write_json
 from joao.core.provenance import machine, versions
 from joao.evaluation.tables import markdown
 from repro.record_files import RECORDS
-from repro.studies.common import PAGES, generated
+from repro.studies.common import PAGES, describe_origin, generated, make_page
 
 ROOT = Path(__file__).parents[2]
 # Files or folders, and the tests that should notice a change, in addition to the doctests of the file.
@@ -182,7 +180,11 @@ def replace_attribute(holder: Any, name: str, new: Any) -> None:
     if isinstance(old, type) and isinstance(new, type):
         for each in set(vars(new)) - {"__dict__", "__weakref__", "__doc__", "__module__", "_abc_impl"}:
             replace_attribute(old, each, vars(new)[each])
-    elif can_swap_code(old, new):
+    elif (
+        isinstance(old, FunctionType)
+        and isinstance(new, FunctionType)
+        and len(old.__code__.co_freevars) == len(new.__code__.co_freevars)
+    ):
         old.__code__, old.__defaults__, old.__kwdefaults__ = new.__code__, new.__defaults__, new.__kwdefaults__
     elif isinstance(holder, type):
         setattr(holder, name, new)
@@ -190,12 +192,6 @@ def replace_attribute(holder: Any, name: str, new: Any) -> None:
         for module in list(sys.modules.values()):
             if getattr(module, "__dict__", {}).get(name) is old and (module is holder or old is not None):
                 setattr(module, name, new)
-
-
-def can_swap_code(old: Any, new: Any) -> bool:
-    """Return whether both are functions that can exchange their code."""
-    both = isinstance(old, FunctionType) and isinstance(new, FunctionType)
-    return both and len(old.__code__.co_freevars) == len(new.__code__.co_freevars)
 
 
 def load(file: str, source: str) -> None:
@@ -334,23 +330,20 @@ def page(record: dict[str, Any]) -> str:
             cells = [f"`{Path(file).name}`, {each['line']}", f"`{each['was']}`", f"`{each['became']}`", why]
             survivors.append([cell.replace("|", "\\|") for cell in cells])
     lines.append(["all", "", *(sum(line[at] for line in lines) for at in (2, 3, 4))])
-    found, where = record["versions"], record["machine"]
     shares = [[*map(str, line), f"{100 * line[3] / max(line[2], 1):.1f}"] for line in lines]
     stale = (
         ""
         if set(record["files"]) == set(targets())
         else "**Outdated:** files were moved or merged since the last run. "
     )
-    return "\n\n".join(
-        [
-            "# Mutation testing",
-            f"{stale}{generated('mutants')} Parts of the record may come from different runs. Last run: joao {found['joao']} (source {found['source']}), torch {found['torch']}, {where['processor']}, {where['threads']} thread.",
-            ABOUT,
-            markdown(["file", "tests", "mutants", "killed", "survived", "killed, %"], shares),
-            "## Survivors",
-            "\n".join(f"- {word}: {meaning}" for word, meaning in reasons["words"].items()),
-            markdown(["file, line", "before", "after", "reason"], survivors) + "\n",
-        ]
+    return make_page(
+        "Mutation testing",
+        f"{stale}{generated('mutants')} Parts of the record may come from different runs. Last run: {describe_origin(record)}.",
+        ABOUT,
+        markdown(["file", "tests", "mutants", "killed", "survived", "killed, %"], shares),
+        "## Survivors",
+        "\n".join(f"- {word}: {meaning}" for word, meaning in reasons["words"].items()),
+        markdown(["file, line", "before", "after", "reason"], survivors),
     )
 
 

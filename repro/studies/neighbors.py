@@ -5,8 +5,6 @@
 The rule is in ``repro/decision-rules.md``.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any
@@ -15,14 +13,10 @@ import numpy as np
 
 from joao.core.provenance import versions
 from joao.core.randomness import numpy_generator
-from joao.data import read_whole
-from joao.data.formats.smiles import read_text_column
-from joao.data.names import resolve_path
-from joao.evaluation.splits import given_split
 from joao.evaluation.tables import markdown
 from joao.runs.neighbors import SIMILARITIES, neighbors
 from repro.record_files import RECORDS
-from repro.studies.molecule_tables import SETS
+from repro.studies.molecule_tables import SETS, load
 from repro.studies.sweep import interval, record_file
 
 FILE = RECORDS / "neighbors.jsonl"
@@ -31,11 +25,9 @@ K, FEWEST_SETS = 5, 10
 
 def compute(name: str, root: Path | None) -> dict[str, Any]:
     """The mean absolute difference in activity to the nearest training molecules, in standard deviations."""
-    path = resolve_path(name, root)
-    dataset = read_whole(path, tasks=["activity" if name.startswith("ace") else "value"])
-    split = given_split(dataset, np.array(read_text_column(path, "split"))[dataset.rows].tolist())
+    dataset, split, _, learn, _ = load(name, root)
     assert dataset.targets is not None
-    labels, learn = dataset.targets[:, 0], np.concatenate([split.train, split.validation])
+    labels = dataset.targets[:, 0]
     library, query = dataset.subset(learn), dataset.subset(split.test)
     rows = {by: neighbors(library, query, k=K, by=by, device="cpu").rows for by in SIMILARITIES}
     rows["random"] = numpy_generator(0, "random neighbours").integers(0, len(learn), (len(split.test), K))

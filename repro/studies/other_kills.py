@@ -1,8 +1,6 @@
 """Kills that :mod:`repro.studies.kills` adds to those of trainings: of workers that start, of fine-tunings, and of
 processes that create a run folder."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil
@@ -75,7 +73,7 @@ def kill_a_worker(words: list[str], sign: str, folder: Path, draw: random.Random
     reader.start()
     try:
         which, limit = draw.randrange(2), time.monotonic() + PATIENCE
-        while len(workers := _workers(process.pid)) <= which:
+        while len(workers := workers_of(process.pid)) <= which:
             if process.poll() is not None or time.monotonic() > limit:
                 return "no worker was started"
             time.sleep(0.002)
@@ -97,7 +95,7 @@ def kill_a_worker(words: list[str], sign: str, folder: Path, draw: random.Random
         reader.join()
 
 
-def _workers(process: int) -> list[int]:
+def workers_of(process: int) -> list[int]:
     """Return the processes that a process has spawned to work."""
     with suppress(OSError):
         children = [int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text().split()]

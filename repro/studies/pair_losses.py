@@ -6,16 +6,13 @@ JOAO with its older default settings, seed 0, on the development data sets, with
 equally likely.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 
 import joao
-from joao.core.provenance import command, machine, versions
 from joao.evaluation.tables import markdown
-from repro.studies.common import OLDER_DEFAULT, generated, write_page, write_record
+from repro.studies.common import OLDER_DEFAULT, generated, make_page, origin, publish
 
 SETS = ("MSRC_9", "MSRC_21", "COX2", "DHFR", "Mutagenicity")
 OBJECTIVES = ("nt_xent", "jensen_shannon", "barlow_twins", "bootstrap")
@@ -38,25 +35,21 @@ def page(record: dict[str, Any]) -> str:
         row = np.array([of_set[name] for name in SETS])
         lines.append([f"`{objective}`", *(f"{each:.3f}" for each in row), f"{np.median(row / first):.2g}"])
     made, machine_of = record["versions"], record["machine"]
-    parts = [
-        "# Differences between pair losses",
+    return make_page(
+        "Differences between pair losses",
         f"{generated('pair_losses')} JOAO with the default settings until 2026-11-18, seed 0, 20 epochs, all pairs equally likely throughout; "
         f"joao {made['joao']}, {machine_of['processor']}. Standard deviation over the 25 pairs, mean over epochs. Relative to "
         "`nt_xent`: median over the data sets.",
         markdown(["", *SETS, "relative to `nt_xent`"], lines),
-    ]
-    return "\n\n".join(parts) + "\n"
+    )
 
 
 def main() -> None:
     record = {
         "deviation": {objective: {name: spread(objective, name) for name in SETS} for objective in OBJECTIVES},
-        "command": command(),
-        "versions": versions(),
-        "machine": machine("cpu"),
+        **origin(),
     }
-    write_record("pair-losses", record)
-    write_page("pair-losses", page(record))
+    publish("pair-losses", record, page)
 
 
 if __name__ == "__main__":

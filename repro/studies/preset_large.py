@@ -5,8 +5,6 @@
 The rule is in ``repro/decision-rules.md``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from joao.config.recipe import make_recipe
 from joao.evaluation.tables import markdown, with_interval
 from joao.runs.pretraining import pretrain
 from repro.studies.combinations import Cell, cells
-from repro.studies.common import generated
+from repro.studies.common import generated, make_page
 from repro.studies.embedding import MOST_SCORED, SEEDS
 from repro.studies.sweep import SETS, interval, load, made_with, main, score
 
@@ -54,14 +52,12 @@ def page(records: Sequence[Mapping[str, Any]], of_default: Sequence[Mapping[str,
         gain = interval([large[name] - default[name] for name in done])
         verdict = "better" if gain.low > 0 else "worse" if gain.high < 0 else "inconclusive"
         said += f" Mean difference, with the set as the unit: {with_interval(gain)}, {verdict}."
-    return "\n\n".join(
-        [
-            "# The preset `large`",
-            f'{generated("preset_large")} Accuracy in percent of an SVM on frozen embeddings of `JOAO()` and `JOAO(preset="large")` on the development sets, five seeds, the same folds. '
-            "Sets of more than 2,000 graphs are scored on a sample; isomorphic graphs are in the same fold. The rule is in `repro/decision-rules.md`. How long it takes: [embedding](embedding.md).",
-            markdown(["data set", "`JOAO()`", "large", "difference"], lines),
-            said + "\n",
-        ]
+    return make_page(
+        "The preset `large`",
+        f'{generated("preset_large")} Accuracy in percent of an SVM on frozen embeddings of `JOAO()` and `JOAO(preset="large")` on the development sets, five seeds, the same folds. '
+        "Sets of more than 2,000 graphs are scored on a sample; isomorphic graphs are in the same fold. The rule is in `repro/decision-rules.md`. How long it takes: [embedding](embedding.md).",
+        markdown(["data set", "`JOAO()`", "large", "difference"], lines),
+        said,
     )
 
 

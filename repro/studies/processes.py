@@ -6,8 +6,6 @@ Needs NCI1 and PROTEINS in $JOAO_DATA. Uses CPUs and gloo, one thread per proces
 two are measured in turn, epoch by epoch.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal
@@ -24,7 +22,6 @@ import torch
 
 from joao.config.builder import build_method
 from joao.config.recipe import make_recipe
-from joao.core.provenance import command, machine, versions
 from joao.data import read_whole
 from joao.data.features import Features, make_store
 from joao.evaluation.tables import markdown
@@ -33,7 +30,8 @@ from joao.training.device import make_fabric
 from joao.training.distributed.group import ProcessGroup
 from joao.training.distributed.launch import Send, find_process_layout, run_in_processes
 from joao.training.pretrain import Pretraining
-from repro.studies.common import generated, write_page, write_record
+from repro.studies.common import are_equal, generated, make_page, origin, publish
+from repro.studies.other_kills import workers_of
 
 METHODS = ("joao", "joaov2")
 EPOCHS = 2
@@ -181,9 +179,8 @@ def kill_and_resume() -> list[dict[str, Any]]:
             left = Run.open(run)
             told["epochs in the checkpoint"] = int(left.read_checkpoint()["position"][0])
             subprocess.run([sys.executable, "-m", "joao", "pretrain", "--resume", str(run), "-q"], check=True)
-            ours, expected = Run.open(run).weights(), Run.open(undisturbed).weights()
-            told["resumed weights equal bit for bit"] = ours.keys() == expected.keys() and all(
-                torch.equal(ours[name], expected[name]) for name in expected
+            told["resumed weights equal bit for bit"] = are_equal(
+                Run.open(run).weights(), Run.open(undisturbed).weights()
             )
             found.append(told)
     return found
@@ -209,7 +206,7 @@ def _kill_process(run: Path, number: int) -> dict[str, Any]:
         path = run / "metrics.jsonl"
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     time.sleep(0.3)  # into the next epoch
-    started = _child_processes(process.pid)
+    started = sorted(workers_of(process.pid))
     at = time.monotonic()
     os.kill(started[number], signal.SIGKILL)
     gone: list[float] = []
@@ -226,11 +223,6 @@ def _kill_process(run: Path, number: int) -> dict[str, Any]:
         "exit code": code,
         "standard error": errors.replace(str(run), "RUN").strip(),
     }
-
-
-def _child_processes(parent: int) -> list[int]:
-    children = [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
-    return sorted(pid for pid in children if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text())
 
 
 def _is_running(pid: int) -> bool:
@@ -278,54 +270,48 @@ def page(record: dict[str, Any]) -> str:
         for row in record["killed"]
     ]
     found, where = record["versions"], record["machine"]
-    return (
-        "\n\n".join(
+    return make_page(
+        "Two processes compared with one",
+        f"{generated('processes')} Two processes on one machine, CPU, gloo, {where['threads']} thread "
+        f"each; joao {found['joao']} (source {found['source']}), torch {found['torch']}, {where['processor']}, "
+        f"{where['cores']} cores; load at the start {record['load'][0]:.1f}.",
+        "## Step by step",
+        f"NCI1, GIN 3 x 32, batch size 128 (the last batch of an epoch has 14 graphs), seed 0, {EPOCHS} epochs. Loss: relative difference. "
+        "Table and weights: largest absolute difference of an entry; the initial weights are equal. In float64 the differences are rounding "
+        "errors. In float32 they start as rounding errors and grow, because Adam divides by the size of the gradient: a weight with almost no "
+        "gradient moves by the full learning rate in a direction that rounding decides. The third group of each method shows the same effect "
+        "in one process whose initial weights were changed by one rounding step.",
+        markdown(["method", "compared", "step", "loss", "table", "largest weight", "mean weight"], steps),
+        "## Speed",
+        f"JOAO, graphs per second, median (min to max) of {ROUNDS} epochs, measured in turn. CPU s: median CPU seconds of the first process per epoch.",
+        markdown(
             [
-                "# Two processes compared with one",
-                f"{generated('processes')} Two processes on one machine, CPU, gloo, {where['threads']} thread "
-                f"each; joao {found['joao']} (source {found['source']}), torch {found['torch']}, {where['processor']}, "
-                f"{where['cores']} cores; load at the start {record['load'][0]:.1f}.",
-                "## Step by step",
-                f"NCI1, GIN 3 x 32, batch size 128 (the last batch of an epoch has 14 graphs), seed 0, {EPOCHS} epochs. Loss: relative difference. "
-                "Table and weights: largest absolute difference of an entry; the initial weights are equal. In float64 the differences are rounding "
-                "errors. In float32 they start as rounding errors and grow, because Adam divides by the size of the gradient: a weight with almost no "
-                "gradient moves by the full learning rate in a direction that rounding decides. The third group of each method shows the same effect "
-                "in one process whose initial weights were changed by one rounding step.",
-                markdown(["method", "compared", "step", "loss", "table", "largest weight", "mean weight"], steps),
-                "## Speed",
-                f"JOAO, graphs per second, median (min to max) of {ROUNDS} epochs, measured in turn. CPU s: median CPU seconds of the first process per epoch.",
-                markdown(
-                    [
-                        "data",
-                        "encoder",
-                        "batch",
-                        "one process",
-                        "two processes",
-                        "two / one, by epoch",
-                        "CPU s, one",
-                        "CPU s, first of two",
-                    ],
-                    speed_lines,
-                ),
-                "## A process is killed",
-                f"`joao pretrain NCI1 --devices 2 --epochs {KILL['epochs']} --checkpoint-every {KILL['checkpoint every']}`; SIGKILL 0.3 s into "
-                f"epoch {KILL['kill after epoch'] + 1} or later; then `joao pretrain --resume RUN`, compared with an undisturbed run.",
-                markdown(
-                    [
-                        "killed",
-                        "other process ended after, s",
-                        "command ended after, s",
-                        "exit code",
-                        "standard error",
-                        "epochs kept",
-                        "weights equal bit for bit",
-                    ],
-                    kills,
-                ),
-                "",
-            ]
-        ).rstrip()
-        + "\n"
+                "data",
+                "encoder",
+                "batch",
+                "one process",
+                "two processes",
+                "two / one, by epoch",
+                "CPU s, one",
+                "CPU s, first of two",
+            ],
+            speed_lines,
+        ),
+        "## A process is killed",
+        f"`joao pretrain NCI1 --devices 2 --epochs {KILL['epochs']} --checkpoint-every {KILL['checkpoint every']}`; SIGKILL 0.3 s into "
+        f"epoch {KILL['kill after epoch'] + 1} or later; then `joao pretrain --resume RUN`, compared with an undisturbed run.",
+        markdown(
+            [
+                "killed",
+                "other process ended after, s",
+                "command ended after, s",
+                "exit code",
+                "standard error",
+                "epochs kept",
+                "weights equal bit for bit",
+            ],
+            kills,
+        ),
     )
 
 
@@ -335,16 +321,13 @@ def main() -> None:
     torch.set_num_threads(1)
     load = os.getloadavg()
     record = {
-        "command": command(),
-        "versions": versions(),
-        "machine": machine("cpu"),
+        **origin(),
         "load": load,
         "killed": kill_and_resume(),
         "speed": list(run_in_processes(measure_speed, [], find_process_layout(2))),
         "step by step": compare(),
     }
-    write_record("processes", record)
-    write_page("processes", page(record))
+    publish("processes", record, page)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """Parts of JOAO as in the authors' code, where it differs from the paper (docs/deviations.md 3, 7, 9)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import cycle
@@ -13,7 +11,7 @@ from torch import Tensor
 from joao.augmentations import Augmentation
 from joao.augmentations.base import floor_share
 from joao.core.graphs import GraphBatch
-from joao.core.randomness import order_within_groups
+from joao.core.randomness import order_within_groups, random_integers
 from joao.heads import Heads
 from joao.policies import Policy
 from joao.policies.base import check_losses
@@ -33,15 +31,13 @@ class OwnNeighbourhood(Augmentation):
         if self.strength == 0:
             return batch
 
-        def drawn_below(counts: Tensor) -> Tensor:
-            uniform = torch.rand(counts.numel(), dtype=torch.float64, device=batch.device, generator=generator)
-            return (uniform * counts).long()
-
         of = batch.graph_of_node
-        start = batch.first_node[:-1] + drawn_below(batch.nodes_per_graph)
+        start = batch.first_node[:-1] + random_integers(batch.nodes_per_graph, generator)
         first_edge = batch.first_edge[start]
         degree = (batch.first_edge[start + 1] - first_edge)[of]
-        edge = first_edge[of] + drawn_below(degree)  # one draw for each node of the graph, in the nodes' order
+        edge = first_edge[of] + random_integers(
+            degree, generator
+        )  # one draw for each node of the graph, in the nodes' order
         draw = torch.arange(batch.num_nodes, device=batch.device)
         when = torch.full((batch.num_nodes,), torch.inf, dtype=torch.float64, device=batch.device)
         when.scatter_reduce_(0, batch.source[edge[degree > 0]], draw[degree > 0].double(), "amin")

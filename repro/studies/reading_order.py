@@ -6,8 +6,6 @@ Files of graphs are usually sorted by class. Scores by the protocol of the unsup
 random order of the baselines and with the order of the file, on IMDB-BINARY, which is sorted by class.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
@@ -15,13 +13,12 @@ from unittest.mock import patch
 import numpy as np
 
 from joao.baselines import Baseline, Graph2vec
-from joao.core.provenance import command, machine, versions
 from joao.data import read_whole
 from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.tables import markdown, with_deviation
 from joao.runs.scoring import require_classes
 from repro.baselines import DGK, Sub2vec
-from repro.studies.common import generated, write_page, write_record
+from repro.studies.common import generated, make_page, origin, publish
 
 DATA = "IMDB-BINARY"
 METHODS: dict[str, Callable[[int], Baseline]] = {
@@ -59,13 +56,12 @@ def page(record: dict[str, Any]) -> str:
         for name, found in record["accuracy"].items()
     ]
     made, machine_of = record["versions"], record["machine"]
-    parts = [
-        "# Baselines that read graphs in the order of the file",
+    return make_page(
+        "Baselines that read graphs in the order of the file",
         f"{generated('reading_order')} {DATA}, seeds {', '.join(map(str, SEEDS))}; "
         f"joao {made['joao']}, {machine_of['processor']}. Accuracy in percent of an SVM.",
         markdown(["", "random order", "order of the file"], lines),
-    ]
-    return "\n\n".join(parts) + "\n"
+    )
 
 
 def main() -> None:
@@ -77,12 +73,9 @@ def main() -> None:
             }
             for name in METHODS
         },
-        "command": command(),
-        "versions": versions(),
-        "machine": machine("cpu"),
+        **origin(),
     }
-    write_record("reading-order", record)
-    write_page("reading-order", page(record))
+    publish("reading-order", record, page)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """Readouts that are not part of the package, and criteria for embeddings that need no labels."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import final

@@ -6,8 +6,6 @@ Makes records again and appends the differences to ``repro/records/remade.jsonl`
 same kind of device before is skipped.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math
@@ -34,7 +32,7 @@ from repro.protocols.check import (
     remake,
 )
 from repro.record_files import RECORDS
-from repro.studies.common import generated, write_page
+from repro.studies.common import generated, make_page, write_page
 
 # Records that a CPU makes in minutes, made on a GPU or on another CPU.
 KEYS = (
@@ -100,18 +98,16 @@ def page(lines: Sequence[Mapping[str, Any]]) -> str:
         ]
         for line in lines
     ]
-    return "\n\n".join(
-        [
-            "# Records made again on other devices",
-            f"{generated('remade')} Differences of losses are shares of the largest loss of the record; of later epochs "
-            "the largest difference counts. Differences of scores are in standard errors of a share measured on the scored graphs. "
-            f"`python -m repro check` allows {FACTOR:.0f} times the root mean square of the measured differences of a protocol between "
-            "different processors; with fewer than ten measurements, the largest of all protocols, and the spread between CPU and GPU where no protocol has a "
-            "measurement between devices of the same kind.",
-            markdown(header, rows),
-            "## All records",
-            markdown(["record", "made on", "again on", "first loss", "later losses", "score"], listed) + "\n",
-        ]
+    return make_page(
+        "Records made again on other devices",
+        f"{generated('remade')} Differences of losses are shares of the largest loss of the record; of later epochs "
+        "the largest difference counts. Differences of scores are in standard errors of a share measured on the scored graphs. "
+        f"`python -m repro check` allows {FACTOR:.0f} times the root mean square of the measured differences of a protocol between "
+        "different processors; with fewer than ten measurements, the largest of all protocols, and the spread between CPU and GPU where no protocol has a "
+        "measurement between devices of the same kind.",
+        markdown(header, rows),
+        "## All records",
+        markdown(["record", "made on", "again on", "first loss", "later losses", "score"], listed),
     )
 
 

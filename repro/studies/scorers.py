@@ -10,8 +10,6 @@ the compiled core, fold by fold in turn, by the rule in ``repro/decision-rules.m
 record are skipped.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import time
@@ -33,7 +31,7 @@ from joao.runs.trained import make_untrained
 from repro.protocols.cells import dataset_of
 from repro.protocols.unsupervised.run import Cell, cell_recipe, grid
 from repro.record_files import RECORDS, Record, RecordFile
-from repro.studies.common import generated, write_page
+from repro.studies.common import generated, make_page, write_page
 
 ROWS = ("joao", "untrained", "wl", "ldp", "histogram", "joao+wl")
 SOLVERS = ("libsvm", "compiled core")
@@ -136,51 +134,44 @@ def page(records: Sequence[Record]) -> str:
         " or ".join(sorted({record["machine"][key] for record in records if record["device"] == device}))
         for device, key in (("cuda", "gpu"), ("cpu", "processor"))
     )
-    return (
-        "\n\n".join(
+    return make_page(
+        "SVMs on a GPU and in the compiled core compared with libsvm",
+        f"{generated('scorers')} {gpu}, and libsvm on one thread of {processor}. Ten folds of the embeddings of an "
+        "untrained encoder.",
+        markdown(
             [
-                "# SVMs on a GPU and in the compiled core compared with libsvm",
-                f"{generated('scorers')} {gpu}, and libsvm on one thread of {processor}. Ten folds of the embeddings of an "
-                "untrained encoder.",
-                markdown(
-                    [
-                        "data",
-                        "libsvm, s",
-                        "GPU, first call, s",
-                        "GPU, s",
-                        "libsvm / GPU",
-                        "accuracy %, libsvm",
-                        "difference (GPU - libsvm)",
-                        "folds that differ",
-                        "C that differ",
-                    ],
-                    lines,
-                ),
-                "## Compiled core",
-                "Rows of `joao compare`, seed 0, one thread of "
-                + " or ".join(
-                    sorted({each["machine"]["processor"] for each in records if each["device"] == "compiled"})
-                )
-                + ". Seconds of the processor are medians of ten folds, which both scored in turn; a fold is the choice "
-                "of C among seven in five inner folds, and the final fit.",
-                markdown(
-                    [
-                        "data",
-                        "rows",
-                        "libsvm, CPU s a fold",
-                        "compiled, CPU s a fold",
-                        "libsvm / compiled",
-                        "accuracy %, libsvm",
-                        "difference (compiled - libsvm)",
-                        "folds that differ",
-                        "C that differ",
-                    ],
-                    compiled,
-                ),
-                verdict,
-            ]
-        )
-        + "\n"
+                "data",
+                "libsvm, s",
+                "GPU, first call, s",
+                "GPU, s",
+                "libsvm / GPU",
+                "accuracy %, libsvm",
+                "difference (GPU - libsvm)",
+                "folds that differ",
+                "C that differ",
+            ],
+            lines,
+        ),
+        "## Compiled core",
+        "Rows of `joao compare`, seed 0, one thread of "
+        + " or ".join(sorted({each["machine"]["processor"] for each in records if each["device"] == "compiled"}))
+        + ". Seconds of the processor are medians of ten folds, which both scored in turn; a fold is the choice "
+        "of C among seven in five inner folds, and the final fit.",
+        markdown(
+            [
+                "data",
+                "rows",
+                "libsvm, CPU s a fold",
+                "compiled, CPU s a fold",
+                "libsvm / compiled",
+                "accuracy %, libsvm",
+                "difference (compiled - libsvm)",
+                "folds that differ",
+                "C that differ",
+            ],
+            compiled,
+        ),
+        verdict,
     )
 
 

@@ -8,8 +8,6 @@ memory (RssAnon), which cannot be reclaimed, and mapped files (RssFile), which t
 structures of the graphs repeat after 2^19; labels are drawn anew for every shard.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -32,7 +30,6 @@ from joao.config.builder import build_method
 from joao.config.recipe import make_recipe
 from joao.core.files import write_file
 from joao.core.graphs import GraphStore, Store
-from joao.core.provenance import command, machine, versions
 from joao.core.randomness import numpy_generator, torch_generator
 from joao.data.dataset import Dataset
 from joao.data.features import Features, make_store
@@ -43,7 +40,7 @@ from joao.evaluation.tables import markdown
 from joao.training.model import WINDOW, BatchSampler
 from joao.training.pretrain import Pretraining
 from repro.benchmarks.workloads import molecule_like_graphs
-from repro.studies.common import PAGES, generated, read_record, write_page, write_record
+from repro.studies.common import PAGES, generated, make_page, origin, publish, read_record
 
 BATCH = 256
 STRUCTURES = 4  # number of shards with different structures
@@ -69,15 +66,13 @@ def main() -> None:
         print(json.dumps(CHILDREN[task.pop("what")](**task)))
         return
     sizes = [int(size) for size in arguments.sizes.split(",")]
-    origin = {"command": command(), "versions": versions(), "machine": machine("cpu")}
     with tempfile.TemporaryDirectory(prefix="shards-") as place:
         if arguments.keep:
             record = read_record("shards")
-            record |= {**measure_orders(Path(place), sizes[-1]), "pass and orders": origin}
+            record |= {**measure_orders(Path(place), sizes[-1]), "pass and orders": origin()}
         else:
-            record = measure(Path(place), sizes, arguments.steps, arguments.rounds) | origin
-    write_record("shards", record)
-    write_page("shards", page(record))
+            record = measure(Path(place), sizes, arguments.steps, arguments.rounds) | origin()
+    publish("shards", record, page)
     draw(record, PAGES / "shards.png")
 
 
@@ -189,7 +184,8 @@ def speed(folder: str, rounds: int) -> dict[str, Any]:
     """Time batches and training steps of the same graphs in memory and in shards, in turn."""
     shards = Shards(Path(folder))
     trainings = {"memory": make_training(Path(folder), shards.whole()), "shards": make_training(Path(folder), shards)}
-    batches = {way: cycle_batches(training) for way, training in trainings.items()}
+    # The first batches of an epoch, which depend on the seed only, again and again.
+    batches = {way: cycle(list(islice(iterate_batches(training), 200))) for way, training in trainings.items()}
 
     def take_batches(way: str) -> None:
         for _ in range(TIMED_BATCHES):
@@ -252,11 +248,6 @@ def iterate_batches(training: Pretraining) -> Iterator[Any]:
     while True:
         for numbers in training.sampler.draw(training.generators["batches"]):
             yield from training.steps.load(numbers)
-
-
-def cycle_batches(training: Pretraining) -> Iterator[Any]:
-    """Repeat the first batches of an epoch, which depend on the seed only."""
-    return cycle(list(islice(iterate_batches(training), 200)))
 
 
 def shard_store(folder: Path) -> ShardStore:
@@ -397,28 +388,23 @@ def page(record: dict[str, Any]) -> str:
         ]
         for what in ("batches", "steps")
     ]
-    return (
-        "\n\n".join(
-            [
-                "# Graphs in shards",
-                f"{generated('shards')} {record['machine']['processor']}, one thread, a shared machine. "
-                f"Synthetic graphs of 25 nodes; {record['steps']} steps of JOAO, gin 3x32, batch size {record['batch']}, each size in its own "
-                "process. MB are millions of bytes.",
-                "## Memory",
-                markdown(header, lines),
-                *passed,
-                "## Order",
-                f"The largest store ({rows[-1]['graphs']:,} graphs), starting with an empty page cache.",
-                markdown(["order", "graphs taken", "MB read", "of the store", "seconds", "graphs/s"], cold_lines),
-                "## Speed",
-                f"The same {speeds['graphs']:,} graphs in memory and in shards, in turn, {speeds['rounds']} rounds: graphs per CPU second "
-                "(medians), and CPU time of shards / memory (median, min to max).",
-                markdown(["", "memory", "shards", "ratio"], speed_lines),
-                "## A billion graphs on 64 GPUs",
-                markdown(["quantity", "estimate", "source"], billion(record)),
-            ]
-        )
-        + "\n"
+    return make_page(
+        "Graphs in shards",
+        f"{generated('shards')} {record['machine']['processor']}, one thread, a shared machine. "
+        f"Synthetic graphs of 25 nodes; {record['steps']} steps of JOAO, gin 3x32, batch size {record['batch']}, each size in its own "
+        "process. MB are millions of bytes.",
+        "## Memory",
+        markdown(header, lines),
+        *passed,
+        "## Order",
+        f"The largest store ({rows[-1]['graphs']:,} graphs), starting with an empty page cache.",
+        markdown(["order", "graphs taken", "MB read", "of the store", "seconds", "graphs/s"], cold_lines),
+        "## Speed",
+        f"The same {speeds['graphs']:,} graphs in memory and in shards, in turn, {speeds['rounds']} rounds: graphs per CPU second "
+        "(medians), and CPU time of shards / memory (median, min to max).",
+        markdown(["", "memory", "shards", "ratio"], speed_lines),
+        "## A billion graphs on 64 GPUs",
+        markdown(["quantity", "estimate", "source"], billion(record)),
     )
 
 

@@ -15,8 +15,6 @@ Two of the candidates change the lower level:
 Finished runs are skipped.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,7 +29,6 @@ from joao.config.builder import build_method
 from joao.config.recipe import make_recipe
 from joao.core.pair_table import PairTable, strength_label
 from joao.core.plots import draw_policy
-from joao.core.provenance import command, machine, versions
 from joao.data import Dataset, read_whole
 from joao.data.features import Features, make_store
 from joao.evaluation.embeddings import evaluate_embeddings
@@ -41,7 +38,17 @@ from joao.runs.scoring import require_classes
 from joao.training.model import embed
 from joao.training.pretrain import Pretraining
 from repro.protocols.unsupervised.run import grid
-from repro.studies.common import PAGES, generated, has_record, read_record, write_page, write_record
+from repro.studies.common import (
+    PAGES,
+    describe_origin,
+    generated,
+    has_record,
+    make_page,
+    origin,
+    read_record,
+    write_page,
+    write_record,
+)
 
 DATASETS = ("COX2", "DHFR", "MSRC_9", "MSRC_21")
 SEEDS = (0, 1, 2)
@@ -198,7 +205,6 @@ def chosen_lines(record: dict[str, Any]) -> list[list[str]]:
 
 
 def page(record: dict[str, Any]) -> str:
-    made, machine_of = record["versions"], record["machine"]
     header = [
         "way",
         *record["data"],
@@ -207,11 +213,10 @@ def page(record: dict[str, Any]) -> str:
         "CPU time / fixed 0.2",
     ]
     strengths = [f"at {each}" for each in EQUAL]
-    parts = [
-        "# Learned strengths",
+    return make_page(
+        "Learned strengths",
         f"{generated('strengths')} Settings of the unsupervised table, {record['epochs']} "
-        f"epochs, seeds {', '.join(map(str, SEEDS))}; joao {made['joao']} (source {made['source']}), torch {made['torch']}, "
-        f"{machine_of['processor']}, {machine_of['threads']} thread. These are development data sets; none of them is in the "
+        f"epochs, seeds {', '.join(map(str, SEEDS))}; {describe_origin(record)}. These are development data sets; none of them is in the "
         "table. Accuracy in percent of an SVM on frozen embeddings, mean ± standard deviation over seeds. CPU time: median ratio of "
         "the time of pre-training over data sets and seeds.",
         markdown(header, score_lines(record)),
@@ -223,8 +228,7 @@ def page(record: dict[str, Any]) -> str:
         "Share of views of each augmentation at each strength, mean over epochs and seeds.",
         markdown(["data", "augmentation", *strengths, "all"], chosen_lines(record)),
         f"![{record['data'][0]}: the learned table](strengths.png)",
-    ]
-    return "\n\n".join(parts) + "\n"
+    )
 
 
 def main() -> None:
@@ -232,9 +236,7 @@ def main() -> None:
         "data": list(DATASETS),
         "epochs": grid()["recipe"]["training"]["epochs"],
         "runs": [],
-        "command": command(),
-        "versions": versions(),
-        "machine": machine("cpu"),
+        **origin(),
     }
     if has_record("strengths"):
         record = read_record("strengths")

@@ -1,7 +1,5 @@
 """Many independent runs, spread over processes, with a limit on the time; one JSON line each."""
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Callable, Iterable, Sequence

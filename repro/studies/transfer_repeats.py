@@ -10,8 +10,6 @@ all pre-trainings of a method side by side, and writes a record for each method 
 ``[repeats]`` of the grid, the rule for what is said of the figures in ``repro/decision-rules.md``.
 """
 
-from __future__ import annotations
-
 import argparse
 import copy
 import dataclasses

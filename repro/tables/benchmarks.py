@@ -1,7 +1,5 @@
 """Benchmark records as lines of tables."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Learned policies: the share of training draws of each augmentation pair, averaged over seeds (Figure 3)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -97,17 +95,14 @@ def draw_figure_3(records: Sequence[Mapping[str, Any]], method: str, stem: Path)
         stem: path of the files to write, without suffix.
     """
     tables = {dataset: table for (dataset, name), table in learned_tables(records).items() if name == method}
-    tables = {name: tables[name] for name in sorted(tables, key=_position)}
+    in_figure = [name for name in FIGURE_3 if name in tables]
+    tables = {name: tables[name] for name in (*in_figure, *sorted(tables.keys() - {*FIGURE_3}))}
     if not tables:
         raise UserError(f"figure 3: no record of {method} contains the pairs that were drawn.")
     with new_figure(1 + 3.3 * len(tables), 3.5) as figure:
         panels = [pairs_panel(dataset, table.over_strengths()) for dataset, table in tables.items()]
         draw_panels(figure, panels, same_rows=True)
         return write_picture(figure, stem)
-
-
-def _position(dataset: str) -> tuple[int, str]:
-    return (FIGURE_3.index(dataset) if dataset in FIGURE_3 else len(FIGURE_3)), dataset
 
 
 def read_policies(folder: Path, datasets: Sequence[str], method: str) -> list[dict[str, Any]]:

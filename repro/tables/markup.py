@@ -1,7 +1,5 @@
 """Sections, such as overviews, as Markdown, LaTeX or HTML."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Display names of the rows of the paper's tables, in the order of the tables."""
 
-from __future__ import annotations
-
 from joao.config.methods import titles
 from joao.objectives import OBJECTIVES, PairObjective
 from repro.baselines import PAPER_BASELINES

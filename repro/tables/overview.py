@@ -1,7 +1,5 @@
 """A table with one row per method and one column per data set: our figures next to the paper's."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import mean

@@ -1,7 +1,5 @@
 """The generated pages of the four tables, and the sections that combine them: findings and times."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,6 +11,7 @@ from joao.core.files import make_folder, write_file
 from joao.evaluation.tables import markdown
 from repro.findings.evidence import read_evidence
 from repro.findings.findings import findings_of
+from repro.protocols.check import PROTOCOLS
 from repro.protocols.ogb import run as ogb
 from repro.protocols.ogb import table as ogb_table
 from repro.protocols.semi_supervised import pairs
@@ -36,7 +35,6 @@ from repro.tables.learned import learned_markdown
 from repro.tables.markup import Section, as_html, as_latex, as_markdown, body
 from repro.tables.names import NAMES, OBJECTIVE_NAMES
 from repro.tables.overview import Overview
-from repro.tables.records import FILES, read_records
 from repro.tables.rows import ScoredRow
 
 Record = Mapping[str, Any]
@@ -266,7 +264,7 @@ def write_pages(protocol: str, records: Path, folder: Path) -> Overview | None:
 
 def combined_sections(records: Path) -> dict[str, Section]:
     """Return the sections that combine the records of all protocols, by file name."""
-    found = {protocol: read_records(protocol, records) for protocol in FILES}
+    found = {name: protocol.record_file(records).read() for name, protocol in PROTOCOLS.items()}
     return {"findings.md": findings_of(read_evidence(records)), "times.md": Times(found)}
 
 
@@ -283,7 +281,8 @@ def write_all(records: Path, folder: Path, page: Path | None = None) -> list[Sec
         folder: of the pages.
         page: a file whose suffix is one of :data:`FORMATS`.
     """
-    made = [write_pages(name, records, folder) for name, file in FILES.items() if file(records).path.exists()]
+    there = [name for name, protocol in PROTOCOLS.items() if protocol.record_file(records).path.exists()]
+    made = [write_pages(name, records, folder) for name in there]
     summaries = [summary for summary in made if summary is not None]
     if not summaries:
         raise UserError(f"{records}: no records, such as {records / 'transfer.jsonl'}. See 'python -m repro --help'.")
@@ -306,7 +305,7 @@ def _in_order(protocol: str, records: Path, names: Sequence[str], keys: Sequence
         values = [record["cell"][key] for key in keys]  # names that the grid no longer has come last
         return [value if isinstance(value, int) else position.get(value, len(position)) for value in values]
 
-    return sorted(read_records(protocol, records), key=positions)
+    return sorted(PROTOCOLS[protocol].record_file(records).read(), key=positions)
 
 
 def _empty_cells(table: Sequence[ScoredRow]) -> list[str]:

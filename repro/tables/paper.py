@@ -1,7 +1,5 @@
 """The results published in the paper's tables."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +47,8 @@ def unsupervised_rank(method: str) -> float | None:
     >>> unsupervised_rank("infograph")
     3.0
     """
-    return _rank(published_results()["unsupervised"], method)
+    rank: float | None = published_results()["unsupervised"].get(ROWS.get(method, ""), {}).get("rank")
+    return rank
 
 
 def semi_supervised(method: str, dataset: str, label_rate: int) -> Published | None:
@@ -59,15 +58,6 @@ def semi_supervised(method: str, dataset: str, label_rate: int) -> Published | N
     Published(mean=75.53, std=0.18)
     """
     return find_cell(published_results()["semi_supervised"].get(str(label_rate), {}), method, dataset)
-
-
-def semi_supervised_rank(method: str, label_rate: int) -> float | None:
-    """The average rank of a method in the semi-supervised table, or None if it has none.
-
-    >>> semi_supervised_rank("joaov2", 10)
-    1.8
-    """
-    return _rank(published_results()["semi_supervised"].get(str(label_rate), {}), method)
 
 
 def transfer(method: str, dataset: str) -> Published | None:
@@ -96,11 +86,6 @@ def strength(method: str, dataset: str, strength: float) -> Published | None:
     """
     cell = published_results()["strength"].get(dataset, {}).get(str(strength), {}).get(ROWS.get(method, ""))
     return None if cell is None else Published(**cell)
-
-
-def _rank(table: dict[str, Any], method: str) -> float | None:
-    rank: float | None = table.get(ROWS.get(method, ""), {}).get("rank")
-    return rank
 
 
 def find_cell(table: dict[str, Any], method: str, dataset: str) -> Published | None:

@@ -1,7 +1,5 @@
 """Rows of tables: names of methods, scores next to the paper's, and gains."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The paper's large-scale table: OGB's own splits and metrics, with 1 % and 10 % of the training part's labels."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import time

@@ -1,7 +1,5 @@
 """The OGB table: records to rows, next to the paper's figures."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Does JOAO choose the pairs that help? The gain of each single pair, and its share of JOAO's draws (Figure 3)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

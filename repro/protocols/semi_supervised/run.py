@@ -1,7 +1,5 @@
 """The paper's semi-supervised tables, with the ablations and the grid of pairs that share their cells."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """The semi-supervised protocol: an encoder is fine-tuned with few labels in each fold and tested on the rest."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, final

@@ -11,8 +11,6 @@ the others.
 ``python -m repro.studies.transfer_repeats overlap`` counts for all sets.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence

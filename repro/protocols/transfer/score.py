@@ -1,7 +1,5 @@
 """The transfer protocol: fine-tuning on one split with several seeds; and parts for protein networks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """MVGRL with the loss that the paper's unsupervised table has it with."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, final
 

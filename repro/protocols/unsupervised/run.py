@@ -1,7 +1,5 @@
 """The paper's unsupervised table."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Further pages of the unsupervised table: stricter protocols, learned strengths, losses, and costs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -138,25 +136,13 @@ def cost_lines(records: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     for record in records:
         cell = record["cell"]
         if "seconds of pre-training" in record:
-            groups.setdefault((cell["dataset"], cell["method"], _machine(record["machine"])), []).append(record)
-    return [
-        [dataset, row_name(method), f"{_accuracy_text(found):.1f}", _seconds(found), _memory(found), machine]
-        for (dataset, method, machine), found in groups.items()
-    ]
-
-
-def _machine(machine: Mapping[str, Any]) -> str:
-    return str(machine.get("gpu") or f"{machine['processor']}, one thread")
-
-
-def _accuracy_text(records: Sequence[Mapping[str, Any]]) -> float:
-    return 100 * float(np.mean([record["scores"]["mean"] for record in records]))
-
-
-def _seconds(records: Sequence[Mapping[str, Any]]) -> str:
-    return f"{np.median([record['seconds of pre-training'] for record in records]):.1f}"
-
-
-def _memory(records: Sequence[Mapping[str, Any]]) -> str:
-    peaks = [record["peak bytes"] for record in records if record.get("peak bytes") is not None]
-    return f"{max(peaks) / 1e6:.0f}" if peaks else ""
+            machine = str(record["machine"].get("gpu") or f"{record['machine']['processor']}, one thread")
+            groups.setdefault((cell["dataset"], cell["method"], machine), []).append(record)
+    lines = []
+    for (dataset, method, machine), found in groups.items():
+        accuracy = f"{100 * float(np.mean([record['scores']['mean'] for record in found])):.1f}"
+        seconds = f"{np.median([record['seconds of pre-training'] for record in found]):.1f}"
+        peaks = [record["peak bytes"] for record in found if record.get("peak bytes") is not None]
+        memory = f"{max(peaks) / 1e6:.0f}" if peaks else ""
+        lines.append([dataset, row_name(method), accuracy, seconds, memory, machine])
+    return lines

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from joao.core.errors import escape_control, quantity
 from joao.core.tables import Tabular
 from joao.evaluation.statistics import INCONCLUSIVE, NO, YES, Gain, best_over_best, mean, paired_gain, sample_std
+from joao.evaluation.tables import with_interval
 
 # Every method, in the order of the table, and what it does.
 METHODS = {
@@ -143,9 +144,8 @@ class TableComparison(Tabular):
         lines = []
         for row in self.rows:
             score, *further = ("" if value is None else f"{value:.3f}" for value in row.metrics.values())
-            gain = row.difference
-            difference = "" if gain is None else f"{gain.mean:+.3f} ({gain.low:+.3f} to {gain.high:+.3f})"
             deviation = "" if row.deviation is None else f" ± {row.deviation:.3f}"
+            difference = with_interval(row.difference, digits=3)
             lines.append([row.method, f"{score}{deviation}", difference, *further, f"{row.seconds:.1f}"])
         return ["method", first, f"{first} - {REFERENCE} (95 % CI)", *others, "seconds"], lines
 

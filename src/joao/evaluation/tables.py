@@ -13,9 +13,12 @@ def with_deviation(mean: float, std: float | None) -> str:
     return f"{mean:.2f}" if std is None else f"{mean:.2f} ± {std:.2f}"
 
 
-def with_interval(gain: Gain | None, times: float = 1) -> str:
+def with_interval(gain: Gain | None, times: float = 1, digits: int = 2) -> str:
     """
     >>> with_interval(Gain(2.77, -1.66, 7.21)), with_interval(Gain(0.0277, -0.0166, 0.0721), times=100)
     ('+2.77 (-1.66 to +7.21)', '+2.77 (-1.66 to +7.21)')
     """
-    return "" if gain is None else f"{times * gain.mean:+.2f} ({times * gain.low:+.2f} to {times * gain.high:+.2f})"
+    if gain is None:
+        return ""
+    mean, low, high = (f"{times * each:+.{digits}f}" for each in (gain.mean, gain.low, gain.high))
+    return f"{mean} ({low} to {high})"

@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import pytest
 
-from repro.benchmarks.fits import fit_power_law
+from repro.benchmarks.scaling import fit_power_law
 
 SIZES = [1, 2, 4, 8, 16, 32, 64]
 

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from joao.data.synthetic import random_graphs
-from repro.benchmarks.fits import fit_power_law
-from repro.benchmarks.scaling import Axis, axes, measure_axis
+from repro.benchmarks.scaling import Axis, axes, fit_power_law, measure_axis
 
 CPU = torch.device("cpu")
 

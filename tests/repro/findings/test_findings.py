@@ -16,13 +16,13 @@ from repro.findings.claims import containing, different, effective_pairs, over_s
 from repro.findings.evidence import EPOCHS, Evidence, Table, read_evidence
 from repro.findings.findings import EDGES_PER_NODE, findings_of
 from repro.findings.verdicts import CONTRADICTED, HOLDS, INCONCLUSIVE, NOT_TESTED, UNDECIDED
+from repro.protocols.check import PROTOCOLS
 from repro.protocols.semi_supervised.pairs import Agreement
 from repro.protocols.transfer import repeats
 from repro.statistics import TableCorrelation
 from repro.tables.learned import FIGURE_3
 from repro.tables.markup import as_html, as_latex, as_markdown
 from repro.tables.pages import write_all
-from repro.tables.records import FILES
 from tests.messages import refused
 
 NUMBERS = list(tomllib.loads(files("repro.findings").joinpath("claims.toml").read_text()))
@@ -211,7 +211,7 @@ def test_the_section_in_all_formats():
 
 
 def write(folder, protocol, cell, **content):
-    FILES[protocol](folder).write({"cell": cell, **content})
+    PROTOCOLS[protocol].record_file(folder).write({"cell": cell, **content})
 
 
 @pytest.fixture

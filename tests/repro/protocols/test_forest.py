@@ -5,7 +5,7 @@ from sklearn.metrics import roc_auc_score
 
 from joao.baselines.forests import FOREST
 from joao.evaluation.splits import Split
-from repro.protocols.transfer.forest import forest_score
+from repro.protocols.transfer.run import forest_score
 
 SPLIT = Split(np.arange(0, 60), np.arange(60, 70), np.arange(70, 100))
 

@@ -21,7 +21,6 @@ from joao.training.finetune import Finetune, Finetuning
 from repro.protocols.cells import RunOptions
 from repro.protocols.check import check_record
 from repro.protocols.transfer import run as reproduce
-from repro.protocols.transfer.forest import forest_score
 from repro.protocols.transfer.overlap import molecules_of_test
 from repro.protocols.transfer.run import (
     Cell,
@@ -30,6 +29,7 @@ from repro.protocols.transfer.run import (
     compute_missing,
     encoder_of,
     finetuning_of,
+    forest_score,
     is_done,
     pretrain_missing,
     record_file,
