@@ -187,10 +187,18 @@ def test_a_folder_without_parts_can_be_started_with_other_things(run, tmp_path):
     assert write(path, run, tmp_path / "out").computed == 1
 
 
-def test_an_input_that_changes_while_it_is_read_is_refused(table, run, tmp_path):
-    with refused("molecules.csv"):
-        write(table, run, tmp_path / "out", on_part=lambda done, rows: table.write_text(table.read_text() + "m,CC,1\n"))
-    assert not json.loads((tmp_path / "out/_manifest.json").read_text())["complete"]
+def test_no_part_is_made_from_an_input_that_changed_while_it_was_read(run, tmp_path):
+    table, before, after = tmp_path / "m.csv", "smiles\n" + "CCO\n" * 4000, "smiles\n" + "CCS\n" * 4000
+    table.write_text(before)
+    write(table, run, tmp_path / "whole", part_rows=1000)
+    for number, changed in enumerate([after, before[:8007], before + "CC\n"]):
+        out = tmp_path / f"out{number}"
+        with refused("m.csv"):
+            write(table, run, out, part_rows=1000, on_part=lambda done, rows, text=changed: table.write_text(text))
+        assert not json.loads((out / "_manifest.json").read_text())["complete"]
+        table.write_text(before)
+        write(table, run, out, part_rows=1000)
+        assert contents(out) == contents(tmp_path / "whole")
 
 
 def test_two_calls_at_once_are_refused(table, run, tmp_path):

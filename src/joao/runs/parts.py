@@ -269,8 +269,6 @@ def write_parts(
                 for _, (number, part) in map_on(engine, compute, missing, workers, on_gpu=kind != "cpu"):
                     done[number], computed, rows = part, computed + 1, rows + part.rows
                     on_part(len(done), rows)
-                for source in sources:
-                    source.check_unchanged()
             return _finish(folder, origin, [done[number] for number in sorted(done)], computed)
 
 
