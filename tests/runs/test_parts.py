@@ -143,6 +143,45 @@ def test_a_part_under_the_name_of_another_is_named_until_it_is_removed(table, ru
     assert contents(tmp_path / "out") == whole
 
 
+def test_a_file_that_would_be_read_with_the_parts_is_named_until_it_is_removed(table, run, tmp_path):
+    write(table, run, tmp_path / "out")
+    for name in ("part-000001 (copy).parquet", "part-000004.parquet"):
+        shutil.copy(tmp_path / "out/part-000001.parquet", tmp_path / "out" / name)
+        with refused(name, "Remove it"):
+            write(table, run, tmp_path / "out")
+        (tmp_path / "out" / name).unlink()
+    assert write(table, run, tmp_path / "out").computed == 0
+
+
+def test_a_part_that_is_not_in_the_folder_in_the_end_is_named(table, run, tmp_path):
+    """Such as one that a worker of a killed command, started with other things, has replaced."""
+    write(table, run, tmp_path / "whole")
+    other = tmp_path / "other.csv"
+    other.write_text(table.read_text().replace("CS", "CCS"))
+    write(other, run, tmp_path / "others")
+    lost, foreign = tmp_path / "out/part-000003.parquet", tmp_path / "others/part-000003.parquet"
+    for lose in (lost.unlink, lambda: shutil.copy(foreign, lost)):
+        with refused(lost.name):
+            write(table, run, tmp_path / "out", on_part=lambda done, rows, lose=lose: lose() if done == 4 else None)
+        assert not json.loads((tmp_path / "out/_manifest.json").read_text())["complete"]
+        assert write(table, run, tmp_path / "out").computed == 1
+        assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+        shutil.rmtree(tmp_path / "out")
+
+
+def test_long_texts_of_failures_are_cut_so_that_parts_can_be_read(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(parts, "_FAILURE_LETTERS", 1000)
+    path = tmp_path / "m.csv"
+    path.write_text("id,smiles\n" + "".join(f"m{row}{'-' * 50},{'C(' * 5000}\n" for row in range(40)) + "good,CC\n")
+    write(path, run, tmp_path / "out", part_rows=100)
+    assert parquet.read_metadata(tmp_path / "out/part-000000.parquet").serialized_size < 20_000
+    with (tmp_path / "out/_failures.csv").open(newline="") as file:
+        listed = list(csv.DictReader(file))
+    assert [int(each["line"]) for each in listed] == list(range(2, 42))
+    assert {len(each["name"]) for each in listed} == {len(each["smiles"]) for each in listed} == {25}
+    assert all(each["smiles"] == f"{'C(' * 11}..." for each in listed)
+
+
 def test_of_several_tables_some_may_be_empty(table, run, tmp_path):
     folder = tmp_path / "tables"
     folder.mkdir()
@@ -187,10 +226,18 @@ def test_a_folder_without_parts_can_be_started_with_other_things(run, tmp_path):
     assert write(path, run, tmp_path / "out").computed == 1
 
 
-def test_an_input_that_changes_while_it_is_read_is_refused(table, run, tmp_path):
-    with refused("molecules.csv"):
-        write(table, run, tmp_path / "out", on_part=lambda done, rows: table.write_text(table.read_text() + "m,CC,1\n"))
-    assert not json.loads((tmp_path / "out/_manifest.json").read_text())["complete"]
+def test_no_part_is_made_from_an_input_that_changed_while_it_was_read(run, tmp_path):
+    table, before, after = tmp_path / "m.csv", "smiles\n" + "CCO\n" * 4000, "smiles\n" + "CCS\n" * 4000
+    table.write_text(before)
+    write(table, run, tmp_path / "whole", part_rows=1000)
+    for number, changed in enumerate([after, before[:8007], before + "CC\n"]):
+        out = tmp_path / f"out{number}"
+        with refused("m.csv"):
+            write(table, run, out, part_rows=1000, on_part=lambda done, rows, text=changed: table.write_text(text))
+        assert not json.loads((out / "_manifest.json").read_text())["complete"]
+        table.write_text(before)
+        write(table, run, out, part_rows=1000)
+        assert contents(out) == contents(tmp_path / "whole")
 
 
 def test_two_calls_at_once_are_refused(table, run, tmp_path):

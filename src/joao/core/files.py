@@ -218,7 +218,8 @@ def open_parquet(path: Path) -> Iterator[Any]:
     arrow = import_parquet(path)
     try:
         with open_regular(path) as stream:
-            yield arrow.parquet.ParquetFile(stream)
+            # Otherwise all bytes that were read stay in memory until the end.
+            yield arrow.parquet.ParquetFile(stream, pre_buffer=False, buffer_size=1 << 20)
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read as Parquet ({one_line(error)}).") from error
 

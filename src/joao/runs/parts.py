@@ -55,10 +55,11 @@ from joao.runs.result_files import to_parquet
 from joao.runs.trained import TrainedEncoder, load_run, model_path
 from joao.training.device import pick_device
 
-PART_ROWS = 1 << 14
+PART_ROWS, MOST_PART_ROWS = 1 << 14, 1 << 20
 MANIFEST, FAILURES = "_manifest.json", "_failures.csv"
 FORMAT = 1
 _MOST_NOTICES = 10
+_FAILURE_LETTERS = 1 << 22  # of all names, of all texts and of all reasons of a part: readers refuse a footer of 100 MB
 Model = TrainedEncoder | FinetunedModel
 
 
@@ -164,7 +165,7 @@ def embed(
         device: ``auto`` (a GPU if there is one), ``cpu`` or ``cuda``.
         smiles, identifiers: columns of a table (detected if not given).
         standardise: see :func:`joao.read`; None: as the molecules that the model learned from.
-        part_rows: rows per part.
+        part_rows: rows per part, at most 2^20.
 
     Returns:
         Without ``out``, ``(rows, d)`` embeddings, NaN for SMILES that RDKit cannot parse. With ``out``, the
@@ -247,8 +248,8 @@ def write_parts(
         engine, workers, device, part_rows: see :func:`embed`.
         on_part: called with the numbers of parts and rows that are there, after each new part.
     """
-    if not 1 <= part_rows <= 1 << 24:
-        raise UserError(f"part_rows must be from 1 to {1 << 24}, got {part_rows}.")
+    if not 1 <= part_rows <= MOST_PART_ROWS:
+        raise UserError(f"part_rows must be from 1 to {MOST_PART_ROWS}, got {part_rows}.")
     import_parquet(folder)
     check_engine(engine)
     if folder.exists() and not folder.is_dir():
@@ -269,8 +270,7 @@ def write_parts(
                 for _, (number, part) in map_on(engine, compute, missing, workers, on_gpu=kind != "cpu"):
                     done[number], computed, rows = part, computed + 1, rows + part.rows
                     on_part(len(done), rows)
-                for source in sources:
-                    source.check_unchanged()
+                _check_written(folder, stamp, done)
             return _finish(folder, origin, [done[number] for number in sorted(done)], computed)
 
 
@@ -353,6 +353,15 @@ def _read_done(folder: Path, stamp: str) -> dict[int, Part]:
     return done
 
 
+def _check_written(folder: Path, stamp: str, parts: Mapping[int, Part]) -> None:
+    """Raise an error if parts are not in ``folder``: another machine may have a folder of its own at this path."""
+    found = _read_done(folder, stamp)
+    for number, part in parts.items():
+        if found.get(number) != part:
+            fix = "Workers on other machines must write to the same folder. Run the same command again."
+            raise UserError(f"{folder / part.file}: was written, but is missing or damaged now. {fix}")
+
+
 def _about(path: Path) -> dict[str, Any]:
     """The metadata of a part: what it was made from, and its rows, failures and notices."""
     with open_parquet(path) as file:
@@ -411,7 +420,8 @@ class _PartWriter(_RowsOf):
     def __call__(self, block: Block) -> tuple[int, Part]:
         dataset, outputs = self.compute(block)
         trained = encoder_of(self.model)
-        failures = [each.cells(block.first_row) for each in dataset.failures]
+        most = max(8, _FAILURE_LETTERS // max(1, len(dataset.failures)))
+        failures = [[_shorten(cell, most) for cell in each.cells(block.first_row)] for each in dataset.failures]
         about = {
             "made from": self.stamp,
             "first_row": block.first_row,
@@ -424,6 +434,10 @@ class _PartWriter(_RowsOf):
         path = self.folder / _part_name(block.number)
         write_file(path, [to_parquet(outputs, dataset, block.first_row, {"joao": json.dumps(about)})])
         return block.number, _entry(path.name, about)
+
+
+def _shorten(cell: object, most: int) -> object:
+    return f"{cell[: most - 3]}..." if isinstance(cell, str) and len(cell) > most else cell
 
 
 def _outputs(model: Model, dataset: Dataset) -> dict[str, NDArray[Any]]:
@@ -464,6 +478,10 @@ def _finish(folder: Path, origin: dict[str, Any], parts: list[Part], computed: i
             is_not = f"is not the part with the rows from {first_row} on"
             raise UserError(f"{folder / part.file}: {is_not}. Remove it and run the same command again.")
         first_row += part.rows
+    names = {part.file for part in parts}
+    for path in sorted(folder.glob("part-*.parquet")):
+        if path.name not in names:
+            raise UserError(f"{path}: is none of the {len(parts)} parts. Remove it and run the same command again.")
     if not parts:
         raise UserError(f"{folder}: the source has no rows.")
     if any(part.failures for part in parts):

@@ -6,6 +6,7 @@ import lzma
 import os
 import subprocess
 import sys
+import tracemalloc
 from datetime import date
 from pathlib import Path
 
@@ -108,6 +109,20 @@ def test_the_cell_that_is_not_a_number_is_named_wherever_it_is(write, values):
     assert (table.tasks, table.ignored) == ((), ("y", "text"))
     assert table.rejected.keys() == {"y"}
     assert_told(table.rejected["y"], f"line {2 + values.index('>10')}", "'>10'")
+
+
+@pytest.mark.parametrize("group", [5_000, 100_000])
+def test_memory_of_parquet_does_not_grow_with_its_rows(tmp_path, group):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rows = 100_000
+    columns = {"smiles": ["C"] * rows, "id": [os.urandom(20).hex() for _ in range(rows)]}
+    parquet.write_table(arrow.table(columns), tmp_path / "m.parquet", row_group_size=group)
+    tracemalloc.start()
+    read = sum(len(table.smiles) for table in iterate_molecule_table(tmp_path / "m.parquet", 1000))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert read == rows
+    assert peak < (tmp_path / "m.parquet").stat().st_size / 2
 
 
 def test_parquet_columns_of_odd_types(tmp_path):

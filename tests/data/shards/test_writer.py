@@ -112,6 +112,28 @@ def test_packing_with_other_options_is_not_resumed(sources, tmp_path):
     assert contents(folder) == begun
 
 
+def test_no_shard_is_made_from_a_source_that_changed_while_it_was_read(sources, tmp_path, expected):
+    folder, text = tmp_path / "store", sources[1].read_text()
+    for changed in (text.replace("[1, 3]", "[3, 3]"), text[: len(text) // 5 * 4]):
+        with refused("b.jsonl"):
+            packed(sources, folder, on_shard=lambda shards, graphs, to=changed: sources[1].write_text(to))
+        with refused(str(folder), "joao pack"):
+            Shards(folder)
+        sources[1].write_text(text)
+        packed(sources, folder)
+        assert contents(folder) == expected
+        shutil.rmtree(folder)
+
+
+def test_two_calls_at_once_are_refused(sources, tmp_path, expected):
+    def again(shards, graphs):
+        with refused("store"):
+            packed(sources, tmp_path / "store")
+
+    packed(sources, tmp_path / "store", on_shard=again)
+    assert contents(tmp_path / "store") == expected
+
+
 def test_nothing_is_overwritten(sources, tmp_path):
     packed(sources, tmp_path / "store")
     before = contents(tmp_path / "store")

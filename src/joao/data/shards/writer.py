@@ -16,7 +16,15 @@ from typing import final
 import numpy as np
 
 from joao.core.errors import UserError
-from joao.core.files import already_exists, make_folder, open_regular, user_error_on_os_error, write_file, write_json
+from joao.core.files import (
+    already_exists,
+    lock_folder,
+    make_folder,
+    open_regular,
+    user_error_on_os_error,
+    write_file,
+    write_json,
+)
 from joao.core.tables import format_csv
 from joao.data.dataset import (
     Dataset,
@@ -77,12 +85,19 @@ class BlockSource:
             self.stamp = f"{self.whole.fingerprint} {len(self.whole)}"
 
     def blocks(self, rows: int, size: int) -> Iterator[MoleculeTable | Dataset]:
-        """Read ``size`` rows at a time after the first ``rows``; molecules are not converted yet."""
+        """Read ``size`` rows at a time after the first ``rows``; molecules are not converted yet.
+
+        Raises:
+            UserError: before a block of a file that is not the one whose contents were hashed.
+        """
         if self.whole is None:
             assert self.format is not None
             table_options = {"columns": self.columns, "may_be_empty": self.may_be_empty}
             options = table_options if self.format.has_columns else {}
-            yield from self.format.read_pieces(self.path, size=size, skip=rows, **options)
+            for block in self.format.read_pieces(self.path, size=size, skip=rows, **options):
+                self._check_unchanged()
+                yield block
+            self._check_unchanged()  # a file that was cut off just ends
             return
         for part in self.whole.pieces() if isinstance(self.whole, Shards) else [self.whole]:
             starts = range(min(rows, part.num_rows), part.num_rows, size)
@@ -98,10 +113,11 @@ class BlockSource:
         pieces = (convert if self.has_molecules else map)(to_graphs, self.blocks(rows, size))
         yield from self._merge_empty(pieces) if self.whole is not None or self.has_molecules else pieces
 
-    def check_unchanged(self) -> None:
-        """Raise an error if the file was changed after its contents were hashed."""
-        if self.whole is None and self._size_and_time() != self._before:
-            raise UserError(f"{self.path}: was changed while it was read. Remove the output and start again.")
+    def _check_unchanged(self) -> None:
+        if self._size_and_time() != self._before:
+            raise UserError(
+                f"{self.path}: was changed while it was read. Restore it to continue, or choose another output."
+            )
 
     def _size_and_time(self) -> tuple[int, int]:
         with user_error_on_os_error(self.path, "cannot be read"):
@@ -281,13 +297,16 @@ def pack_shards(
     stamps = " | ".join(source.stamp for source in sources)
     settings = f"{stamps} | {name} {shard_graphs} {with_texts}"
     origin = hashlib.sha256(settings.encode(errors="surrogateescape")).hexdigest()  # a path may not be UTF-8
-    writer = ShardWriter(folder, name, origin)
-    begin, done = writer.position
-    for number, source in enumerate(sources):
-        for piece in source.after(done if number == begin else 0, shard_graphs, convert) if number >= begin else ():
-            writer.add(piece if with_texts else packed.drop_texts(piece), number, piece.num_rows)
-            on_shard(len(writer.index.shards), sum(each.graphs for each in writer.index.shards))
-    return writer.finish()
+    if not folder.exists():
+        make_folder(folder)
+    with lock_folder(folder):
+        writer = ShardWriter(folder, name, origin)
+        begin, done = writer.position
+        for number, source in enumerate(sources[begin:], begin):
+            for piece in source.after(done if number == begin else 0, shard_graphs, convert):
+                writer.add(piece if with_texts else packed.drop_texts(piece), number, piece.num_rows)
+                on_shard(len(writer.index.shards), sum(each.graphs for each in writer.index.shards))
+        return writer.finish()
 
 
 def _info(path: Path, dataset: Dataset, source: int, rows: int) -> ShardInfo:
