@@ -1,6 +1,7 @@
 """Oracle: the batches of the same graphs in memory, bit for bit."""
 
 import networkx
+import numpy as np
 import pytest
 import torch
 
@@ -81,3 +82,21 @@ def test_node_numbers_of_any_width_are_read_into_types_that_torch_can_add(as_sha
     for name in ("source", "target", "edge_of_node", "reverse_edge"):
         assert torch.equal(getattr(found, name).long(), getattr(memory, name).long()), name
     assert found.source.max() == size - 1
+
+
+def test_two_threads_may_read_at_once(as_shards, monkeypatch):
+    class Contended(dict):
+        """Loses its first key to another thread whenever one thread has looked at the keys."""
+
+        def __iter__(self):
+            keys = list(super().__iter__())
+            del self[keys[0]]
+            return iter(keys)
+
+    dataset = random_graphs(9, 5, 2)
+    store = ShardStore(as_shards(dataset), Features.from_dataset(dataset))
+    monkeypatch.setattr("joao.data.shards.store._MAX_PREFETCHED", 3)
+    monkeypatch.setattr(store.shards, "prefetch", lambda first, last: None)
+    store._prefetched = Contended.fromkeys(range(3))
+    store._prefetch(BLOCK * np.arange(3, 7))
+    assert sorted(store._prefetched.keys()) == [4, 5, 6]
