@@ -565,6 +565,20 @@ def test_replayed_steps_do_what_plain_steps_do(heads, objective, dataset, certai
         torch.testing.assert_close(torch.tensor(one[1]), torch.tensor(other[1]), rtol=2e-3, atol=2e-3)
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
+def test_a_chunk_of_shards_is_made_ready_without_waiting_for_the_gpu(dataset):
+    store = make_store(dataset, Features.from_dataset(dataset)).to("cuda")
+    expected = vars(PaddedStore(store))
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        found = vars(PaddedStore(store, most=(28, 66)))
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert torch.equal(torch.as_tensor(found[name]), torch.as_tensor(value)), name
+
+
 def test_shards_are_replayed_as_graphs_on_the_card(dataset, as_shards, monkeypatch):
     monkeypatch.setattr(feed, "CHUNK_BYTES", 60_000)  # several chunks, read and copied while others are replayed
     chunks = []

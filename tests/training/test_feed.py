@@ -98,6 +98,7 @@ def test_a_batch_larger_than_a_chunk_gets_its_own_room(stores, read, make_method
     memory, shards = (make_training(make_method(), store=store, fast=True, epochs=1) for store in stores)
     assert shown(memory)[0] == shown(shards)[0]
     assert len(read) == 10 + 1
+    assert len(shards.steps.buffers.feed.stores) == 1  # large enough for every batch
 
 
 def test_a_training_resumes_inside_an_epoch_and_skips_what_was_trained_on(stores, read, make_method, make_training):

@@ -298,8 +298,9 @@ def batch_of(source: Any) -> GraphBatch:
 
 
 def _node_numbers(numbers: NDArray[np.integer]) -> torch.Tensor:
-    """Convert to a tensor; torch does not support uint16."""
-    return torch.from_numpy(numbers.astype(np.int32) if numbers.dtype == np.uint16 else numbers)
+    """Convert to a tensor; torch hardly supports unsigned integers of more than 8 bits."""
+    wider = {"uint16": np.int32, "uint32": np.int64}.get(numbers.dtype.name)
+    return torch.from_numpy(numbers if wider is None else numbers.astype(wider))
 
 
 def _best_available(dataset: Dataset | Shards) -> str:

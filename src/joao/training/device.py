@@ -164,8 +164,8 @@ def _connect_locally(meeting: Path, backend: str, layout: ProcessLayout) -> None
     os.environ.update(dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), loopback))
     address = f"file://{meeting}"
     distributed.init_process_group(backend, address, rank=layout.rank, world_size=layout.world_size)
-    if backend == "gloo":  # its threads abort a process that ends while they run
-        atexit.register(_disconnect)
+    # Otherwise the threads of gloo abort a process that ends while they run, and nccl warns.
+    atexit.register(_disconnect)
 
 
 def _disconnect() -> None:

@@ -86,5 +86,6 @@ class ShardStore(Store):
         for block in {*(graphs // BLOCK).tolist()} - self._prefetched.keys():
             self.shards.prefetch(block * BLOCK, (block + 1) * BLOCK)
             self._prefetched[block] = None
-            if len(self._prefetched) > _MAX_PREFETCHED:
-                del self._prefetched[next(iter(self._prefetched))]
+        # In one operation each, because another thread may read graphs, too (joao.training.fast.feed).
+        for block in list(self._prefetched)[:-_MAX_PREFETCHED]:
+            self._prefetched.pop(block, None)

@@ -84,6 +84,10 @@ class CudaGraphRunner:
 class PaddedStore:
     """Assemble padded batches of the graphs of ``store`` on its device.
 
+    Args:
+        most: maximum number of nodes and of directed edges of a graph of the data set, if ``store`` is a part of it. If
+            it is given, the host does not wait for a GPU.
+
     Attributes:
         x, source, target, first_node, first_edge, edge_attr: as in ``store``.
         nodes_of_graph, edges_of_graph: ``(G,)`` sizes of the graphs.
@@ -91,15 +95,15 @@ class PaddedStore:
         reverse_edge: ``(E,)`` index of the reverse of each edge, relative to the first edge of its graph.
     """
 
-    def __init__(self, store: GraphStore) -> None:
+    def __init__(self, store: GraphStore, most: tuple[int, int] | None = None) -> None:
         self.x, self.first_node, self.first_edge = store.x, store.first_node, store.first_edge
         # Unused slots of a batch read an arbitrary edge; the extra one at the end makes sure that there is one.
         self.source, self.target = (F.pad(end, (0, 1)) for end in (store.source, store.target))
         self.edge_attr = None if store.edge_attr is None else F.pad(store.edge_attr, (0, 0, 0, 1))
         self.nodes_of_graph, self.edges_of_graph = store.first_node.diff(), store.first_edge.diff()
-        self.most_nodes, self.most_edges = int(self.nodes_of_graph.max()), int(self.edges_of_graph.max())
-        graph_of_node = torch.repeat_interleave(self.nodes_of_graph)
-        graph_of_edge = torch.repeat_interleave(self.edges_of_graph)
+        self.most_nodes, self.most_edges = most or (int(self.nodes_of_graph.max()), int(self.edges_of_graph.max()))
+        graph_of_node = torch.repeat_interleave(self.nodes_of_graph, output_size=len(store.x))
+        graph_of_edge = torch.repeat_interleave(self.edges_of_graph, output_size=len(store.source))
         shift = take_rows(store.first_node, graph_of_edge)
         # Edges are sorted by target, so a binary search for each node finds its first edge in the whole store.
         nodes = torch.arange(len(graph_of_node), device=store.device)
@@ -221,7 +225,8 @@ class BufferPool:
         self, batches: Sequence[Tensor], sizes: Sequence[tuple[int, int]], fits: Sequence[bool]
     ) -> Iterator[DeviceBatch]:
         assert self.feed is not None
-        fed = self.feed.feed([*compress(batches, fits)], [*compress(sizes, fits)])
+        largest = self._capacity(max(map(len, batches)))
+        fed = self.feed.feed([*compress(batches, fits)], [*compress(sizes, fits)], largest)
         for graphs, fit in zip(batches, fits, strict=True):
             yield DeviceBatch(graphs, fit, *(next(fed) if fit else (None, graphs)))
 

@@ -52,21 +52,25 @@ class ShardFeed:
                 counter.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
         return counters
 
-    def feed(self, batches: Sequence[Tensor], sizes: Sequence[tuple[int, int]]) -> Iterator[tuple[PaddedStore, Tensor]]:
+    def feed(
+        self, batches: Sequence[Tensor], sizes: Sequence[tuple[int, int]], largest: tuple[int, int]
+    ) -> Iterator[tuple[PaddedStore, Tensor]]:
         """Yield a store on the device for each batch, and the numbers of its graphs there.
 
         Args:
             batches: indices of graphs.
             sizes: numbers of nodes and of directed edges of each batch.
+            largest: those that a batch of the training may have.
         """
         chunks = self._chunks(batches, sizes)
+        capacity = [*map(max, self._limits(), largest)]  # one batch may be larger than the limits of a chunk
         store = self.free_stores.pop() if self.free_stores else None
         with ThreadPoolExecutor(1, "joao-shards") as thread:
             next_chunk = thread.submit(self._read, chunks[0]) if chunks else None
             try:
                 for number, chunk in enumerate(chunks, 1):
                     assert next_chunk is not None
-                    store = self._move(next_chunk.result(), store)
+                    store = self._move(next_chunk.result(), store, capacity)
                     next_chunk = thread.submit(self._read, chunks[number]) if number < len(chunks) else None
                     rows = torch.arange(sum(map(len, chunk)), device=self.device)
                     for rows_of_batch in torch.split(rows, [*map(len, chunk)]):
@@ -76,10 +80,12 @@ class ShardFeed:
                     self.free_stores.append(store)
 
     def _limits(self) -> tuple[int, int]:
-        """Nodes and directed edges of a chunk: four bytes per feature, and three offsets of eight bytes."""
-        features = self.reader.num_features, self.reader.num_edge_features
-        nodes, edges = (CHUNK_BYTES // (4 * each + 24) for each in features)
-        return nodes, edges
+        """Nodes and directed edges of a chunk: four bytes per feature, and eight per number of a :class:`PaddedStore`.
+
+        A node may be a graph, so it has five numbers. An edge has three.
+        """
+        nodes = CHUNK_BYTES // (4 * self.reader.num_features + 40)
+        return nodes, CHUNK_BYTES // (4 * self.reader.num_edge_features + 24)
 
     def _chunks(self, batches: Sequence[Tensor], sizes: Sequence[tuple[int, int]]) -> list[list[Tensor]]:
         """Divide batches into chunks within the limits, of at least one batch each."""
@@ -100,20 +106,23 @@ class ShardFeed:
         store = self.reader.graphs(torch.cat(list(chunk)))
         if not self.with_edge_attr:
             store = replace(store, edge_attr=None)
+        facts = self.reader.shards.facts
+        most = facts.most_nodes, 2 * facts.most_edges
         if self.stream is None:
-            return PaddedStore(store)
+            return PaddedStore(store, most)
+        # The thread waits here only: until the chunk before is copied, whose pinned memory can then be used again.
+        self.stream.synchronize()
         with torch.cuda.stream(self.stream):
             tensors = {each.name: getattr(store, each.name) for each in fields(store)}
             pinned = {name: value.pin_memory() for name, value in tensors.items() if value is not None}
-            return PaddedStore(GraphStore(**{name: v.to(self.device, non_blocking=True) for name, v in pinned.items()}))
+            moved = {name: value.to(self.device, non_blocking=True) for name, value in pinned.items()}
+            return PaddedStore(GraphStore(**moved), most)
 
-    def _move(self, chunk: PaddedStore, store: PaddedStore | None) -> PaddedStore:
+    def _move(self, chunk: PaddedStore, store: PaddedStore | None, capacity: Sequence[int]) -> PaddedStore:
         """Copy a chunk to the store that CUDA graphs read from, or to a new one if there is none or it is too small."""
-        sizes = len(chunk.x), len(chunk.source)
-        if store is None or len(store.x) < sizes[0] or len(store.source) < sizes[1]:
-            facts = self.reader.shards.facts
-            store = chunk.with_capacity(*map(max, sizes, self._limits()))
-            store.most_nodes, store.most_edges = facts.most_nodes, 2 * facts.most_edges
+        nodes, edges = capacity
+        if store is None or len(store.x) <= nodes or len(store.source) <= edges:
+            store = chunk.with_capacity(nodes, edges)
             self.stores.append(store)
         if self.stream is not None:
             torch.cuda.current_stream().wait_stream(self.stream)
