@@ -107,6 +107,8 @@ def test_table_of_molecules(session):
     session.follow("pretrain", "m.csv", "--smiles", "structure", "--id", "key", "--out", "run")
     expected = {("pretrain", "finetune"), ("finetune", "predict"), ("pretrain", "embed"), ("embed", "finetune")}
     assert expected <= session.followed
+    on_the_table = [line for line in session.seen if "m.csv" in line and not line.startswith("predict")]
+    assert all("--smiles structure --id key" in line for line in on_the_table)
 
 
 def test_the_data_root_is_repeated(session, made_data):
