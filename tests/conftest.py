@@ -94,6 +94,16 @@ def few_epochs(monkeypatch):
 
 
 @pytest.fixture
+def few_folds(monkeypatch):
+    """``joao.compare`` scores two partitions of two folds."""
+    import joao
+
+    compare = joao.compare
+    few = {"partitions": 2, "folds": 2}
+    monkeypatch.setattr(joao, "compare", lambda *given, **options: compare(*given, **options | few))
+
+
+@pytest.fixture
 def jobs_here(monkeypatch):
     """Jobs run in this process, on copies of what other processes would get; tests/core is about the processes.
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import fields, replace
 from functools import partial
+from itertools import product
 
 import pytest
 import torch
@@ -35,58 +36,58 @@ def batch(request, make_batch, shapes, mutag, numbered):
     return make_batch([*shapes.values()])
 
 
-@pytest.fixture(params=[0.2, 0.5, 0.95])
-def strength(request):
-    return request.param
+STRENGTHS = (0.2, 0.5, 0.95)
 
 
-def test_padded_form_is_pure_and_reproducible(make, batch, strength, generator, padded):
-    given = padded(batch)
-    before = {f.name: getattr(given, f.name) for f in fields(given)}
-    copies = {name: value.clone() if isinstance(value, torch.Tensor) else value for name, value in before.items()}
-    view, again = (make(strength).padded(given, generator(4)) for _ in range(2))
-    for name, value in copies.items():
-        if isinstance(value, torch.Tensor):
-            assert torch.equal(before[name], value), name
+@pytest.fixture
+def views(make, batch, generator, padded):
+    """A padded view for each strength."""
+    return {strength: make(strength).padded(padded(batch), generator()) for strength in STRENGTHS}
+
+
+def test_padded_form_is_pure_and_reproducible(make, batch, views, generator, padded):
+    given, same = padded(batch), padded(batch)
+    for strength, view in views.items():
+        again = make(strength).padded(given, generator())
+        for name in (each.name for each in fields(given) if isinstance(getattr(given, each.name), torch.Tensor)):
+            value = getattr(same, name)
+            assert torch.equal(getattr(given, name), value), name
             assert getattr(view, name).shape == value.shape, name
             assert getattr(view, name).dtype == value.dtype, name
-    for name in ("x", "source", "target", "graph_of_node"):
-        assert torch.equal(getattr(view.compact(), name), getattr(again.compact(), name)), name
+        for name in ("x", "source", "target", "graph_of_node"):
+            assert torch.equal(getattr(view.compact(), name), getattr(again.compact(), name)), name
 
 
-def test_padding_changes_only_the_draws(make, batch, strength, generator, padded):
-    for spare in ((0, 0), (1, 0), (50, 90)):
+def test_padding_changes_only_the_draws(make, batch, generator, padded):
+    for strength, spare in product(STRENGTHS, ((0, 0), (1, 0), (50, 90))):
         view = make(strength).padded(padded(batch, *spare), generator())
         assert not view.keep[batch.num_nodes :].any()
         assert view.first_edge[-1] == batch.num_edges
         assert set(view.compact().graph_of_node.tolist()) == set(range(batch.num_graphs))
 
 
-def test_edges_stay_inside_graphs_undirected_sorted_and_without_loops_or_repeats(
-    make, batch, strength, generator, padded
-):
-    view = make(strength).padded(padded(batch), generator())
-    last = view.num_nodes - 1
-    assert not view.keep[last]
-    targets = torch.repeat_interleave(view.first_edge.diff())
-    assert torch.equal(view.target[: len(targets)], targets)
-    compact = view.compact()
-    graphs = compact.graph_of_node.tolist()
-    pairs = list(zip(compact.target.tolist(), compact.source.tolist(), strict=True))
-    assert pairs == sorted(set(pairs))
-    assert {(s, t) for t, s in pairs} == set(pairs)
-    assert all(t != s and graphs[t] == graphs[s] for t, s in pairs)
+def test_edges_stay_inside_graphs_undirected_sorted_and_without_loops_or_repeats(views):
+    for view in views.values():
+        assert not view.keep[-1]
+        targets = torch.repeat_interleave(view.first_edge.diff())
+        assert torch.equal(view.target[: len(targets)], targets)
+        compact = view.compact()
+        graphs = compact.graph_of_node.tolist()
+        pairs = list(zip(compact.target.tolist(), compact.source.tolist(), strict=True))
+        assert pairs == sorted(set(pairs))
+        assert {(s, t) for t, s in pairs} == set(pairs)
+        assert all(t != s and graphs[t] == graphs[s] for t, s in pairs)
 
 
-def test_counts_match_the_plain_form(make, batch, strength, generator, padded):
-    augmentation = make(strength)
-    plain, view = augmentation(batch, generator()), augmentation.padded(padded(batch), generator()).compact()
-    assert view.nodes_per_graph.tolist() == plain.nodes_per_graph.tolist()
-    changed = (view.x[: len(plain.x)] != batch.x[: len(plain.x)]).any(1) if len(view.x) == len(batch.x) else None
-    if changed is not None:
-        expected = (plain.x != batch.x).any(1)
-        count = [torch.bincount(batch.graph_of_node[each], minlength=batch.num_graphs) for each in (changed, expected)]
-        assert torch.equal(*count) or "mean" in str(augmentation)
+def test_counts_match_the_plain_form(make, batch, views, generator):
+    for strength, padded_view in views.items():
+        augmentation, view = make(strength), padded_view.compact()
+        plain = augmentation(batch, generator())
+        assert view.nodes_per_graph.tolist() == plain.nodes_per_graph.tolist()
+        if len(view.x) == len(batch.x):
+            masked = [batch.graph_of_node[(each.x != batch.x).any(1)] for each in (view, plain)]
+            counts = [torch.bincount(each, minlength=batch.num_graphs) for each in masked]
+            assert torch.equal(*counts) or "mean" in str(augmentation)
 
 
 def test_strength_zero_changes_nothing(make, batch, generator, padded):
@@ -95,12 +96,12 @@ def test_strength_zero_changes_nothing(make, batch, generator, padded):
         assert torch.equal(getattr(view, name), getattr(batch, name)), name
 
 
-def test_features_follow_their_nodes(make, batch, strength, generator, padded):
-    view = make(strength).padded(padded(batch), generator()).compact()
-    if view.num_nodes < batch.num_nodes:
-        old = view.x[:, 0].long()
-        assert torch.equal(view.x, batch.x[old])
-        assert torch.equal(view.graph_of_node, batch.graph_of_node[old])
+def test_features_follow_their_nodes(batch, views):
+    for view in (each.compact() for each in views.values()):
+        if view.num_nodes < batch.num_nodes:
+            old = view.x[:, 0].long()
+            assert torch.equal(view.x, batch.x[old])
+            assert torch.equal(view.graph_of_node, batch.graph_of_node[old])
 
 
 def test_dropped_nodes_are_drawn_uniformly(make_batch, generator, assert_law, padded):
@@ -152,6 +153,7 @@ def attributes(batch):
     return dict(zip(ends, batch.edge_attr[:, 0].tolist(), strict=True))
 
 
+@pytest.mark.parametrize("strength", STRENGTHS)
 def test_padded_edge_attributes_stay_in_their_graph_and_symmetric(
     make, make_batch, shapes, strength, generator, padded
 ):

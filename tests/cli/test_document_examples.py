@@ -87,7 +87,7 @@ def check_printed(line):
 
 @pytest.mark.parametrize("page", list(parameters()))
 @pytest.mark.filterwarnings("default::joao.core.errors.JoaoNotice")  # they are for the reader
-def test_the_examples_of_a_page_run(page, joao, few_epochs, one_partition, files_of_a_user, capsys):
+def test_the_examples_of_a_page_run(page, joao, few_epochs, few_folds, one_partition, files_of_a_user, capsys):
     if page.stem in NEEDS:
         pytest.importorskip(NEEDS[page.stem])
     names = {"__name__": "example"}

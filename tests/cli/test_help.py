@@ -110,40 +110,6 @@ def next_commands(outcome):
     return [shlex.split(command)[1:] for word, _, command in lines if word in ("Next", "Or")]
 
 
-@pytest.fixture
-def follow(joao):
-    """Run a command and all commands that its output suggests; the names of the commands in their order."""
-
-    def run(arguments, done=()):
-        outcome = joao(*arguments)
-        assert outcome.code == 0, (arguments, outcome.err)
-        done = [*done, arguments[0]]
-        for each in next_commands(outcome):
-            done = done if each[0] in done else run(each, done)
-        return done
-
-    return run
-
-
-def test_every_next_command_runs(joao, follow, labelled, tmp_path):
-    (tmp_path / "my graphs.jsonl").write_text((tmp_path / labelled).read_text())
-    (tmp_path / "runs" / "my graphs").mkdir(parents=True)
-    (tmp_path / "runs" / "my graphs" / "mine").write_text("")
-    assert follow(["data", "my graphs.jsonl"]) == ["data", "pretrain", "evaluate", "embed"]
-    assert joao("data").out.splitlines()[-1].endswith("joao data MUTAG")
-
-
-@pytest.mark.slow
-def test_next_commands_repeat_columns_and_the_data_root(follow, tmp_path, labelled, made_data):
-    pytest.importorskip("rdkit")
-    (tmp_path / "odd.csv").write_text("drug,key,y\n" + "".join(f"C1{'C' * n}1,m{n},{n % 2}\n" for n in range(2, 26)))
-    first = ["pretrain", "odd.csv", "--smiles", "drug", "--id", "key", "--epochs", "1", "--out", "run"]
-    assert {"finetune", "predict", "embed"} <= set(follow([*first, "--set", "encoder.width=8"]))
-    root = made_data("SMALL", num_graphs=40)
-    first = ["pretrain", "SMALL", "--data-root", root, "--epochs", "1", "--out", "small"]
-    assert "embed" in follow(first)
-
-
 def test_graphs_with_too_few_labels_are_not_suggested_for_evaluation(joao, tmp_path, labelled):
     lines = (tmp_path / labelled).read_text().splitlines()
     (tmp_path / "few.jsonl").write_text("\n".join(lines[:6]))

@@ -103,9 +103,17 @@ def test_table_of_molecules(session):
     ]
     texts = rings + [f"C{ring}" for ring in rings] + [f"O{ring}" for ring in rings]  # ten scaffolds with both labels
     rows = [f"m{row},{text},{(row + row // 10) % 2}" for row, text in enumerate(texts)]
-    Path("m.csv").write_text("\n".join(["compound,structure,toxic", *rows]) + "\n")
-    session.follow("pretrain", "m.csv", "--smiles", "structure", "--out", "run")
-    assert {("pretrain", "finetune"), ("pretrain", "embed"), ("embed", "finetune")} <= session.followed
+    Path("m.csv").write_text("\n".join(["key,structure,toxic", *rows]) + "\n")
+    session.follow("pretrain", "m.csv", "--smiles", "structure", "--id", "key", "--out", "run")
+    expected = {("pretrain", "finetune"), ("finetune", "predict"), ("pretrain", "embed"), ("embed", "finetune")}
+    assert expected <= session.followed
+    on_the_table = [line for line in session.seen if "m.csv" in line and not line.startswith("predict")]
+    assert all("--smiles structure --id key" in line for line in on_the_table)
+
+
+def test_the_data_root_is_repeated(session, made_data):
+    session.follow("pretrain", "SMALL", "--data-root", str(made_data("SMALL", num_graphs=24)), "--out", "small")
+    assert ("pretrain", "embed") in session.followed
 
 
 def test_quickstart(joao, started):

@@ -155,9 +155,9 @@ def test_weights_are_a_function_of_the_seed(make):
 
 
 @pytest.mark.parametrize("options", [{"width": 0}, {"layers": 0}])
-def test_impossible_sizes_are_rejected(make, options):
+def test_impossible_sizes_are_rejected(kind, options):
     with refused(*options, *options.values()):
-        make(**options)
+        kind(3, **options)
 
 
 def test_input_is_untouched(make, batch):

@@ -15,7 +15,7 @@ from joao.augmentations import AttributeMask, EdgePerturb, Identity, NodeDrop, S
 from joao.config.builder import Method
 from joao.config.recipe import Schedule, make_recipe
 from joao.core.errors import Interrupted, UserError
-from joao.core.graphs import GraphStore
+from joao.core.graphs import GraphBatch, GraphStore
 from joao.encoders import Gin
 from joao.heads import HEADS
 from joao.kernels import native
@@ -147,7 +147,14 @@ def test_perturbed_edges_of_dense_graphs_of_many_nodes(draw, make_batch, drop_on
     size, copies = 150, 60
     pairs = np.array([*itertools.combinations(range(size), 2)])
     is_edge = np.random.default_rng(0).random(len(pairs)) < 0.6
-    batch = make_batch([(size, list(map(tuple, pairs[is_edge].tolist())))] * copies)
+    one, shift = make_batch([(size, pairs[is_edge].tolist())]), size * torch.arange(copies)[:, None]
+    batch = GraphBatch(
+        x=one.x.repeat(copies, 1),
+        source=(shift + one.source).flatten(),
+        target=(shift + one.target).flatten(),
+        graph_of_node=torch.arange(copies).repeat_interleave(size),
+        num_graphs=copies,
+    )
     view = draw(batch, EdgePerturb(0.2, drop_only=drop_only))
     adjacent = np.zeros((copies, size, size), dtype=bool)
     adjacent[view.source // size, view.source % size, view.target % size] = True

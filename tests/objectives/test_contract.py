@@ -5,6 +5,7 @@ any graphs that depends only on the seed, with gradients for the encoder and the
 """
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
@@ -194,15 +195,11 @@ def learned(loss, module):
     return {name for name, gradient in zip(names, gradients, strict=True) if gradient is not None and gradient.any()}
 
 
-@pytest.mark.parametrize("num_graphs", [2, 3])
-def test_graphs_of_any_shape_give_a_finite_loss_and_gradient(
-    node_objective, encoder, num_graphs, make_graphs, shapes, generator
-):
+def test_graphs_of_any_shape_give_a_finite_loss_and_gradient(node_objective, encoder, make_graphs, shapes, generator):
     parts = node_objective.parts(encoder, encoder.num_node_dimensions)
-    for seed, shape in enumerate([*shapes.values()] * 2):
-        loss = node_objective(
-            encoder.encode_nodes, parts, make_graphs(type(encoder), [shape] * num_graphs), generator(seed)
-        )
+    for seed, (num_graphs, shape) in enumerate(product((2, 3), shapes.values())):
+        graphs = make_graphs(type(encoder), [shape] * num_graphs)
+        loss = node_objective(encoder.encode_nodes, parts, graphs, generator(seed))
         assert loss.shape == ()
         assert loss.isfinite()
         learned(loss, nn.ModuleList([encoder, parts]))

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import os
+from itertools import product
 
 import pytest
 import torch
@@ -452,17 +453,26 @@ def test_epoch_line_round_trip(number):
     assert parse_epoch(format_epoch(epoch(number)), 2, 7) == epoch(number)
 
 
-@pytest.mark.parametrize(
-    ("name", "wrong"),
-    [(name, wrong) for name in ("epoch", "loss", "seconds", "graphs_per_second") for wrong in NO_NUMBERS]
-    + [(name, wrong) for name in ("probabilities", "pair_losses", "drawn") for wrong in NO_TABLES]
-    + [("probabilities", table) for table in ([[math.nan, 1.0]] * 2, [[2 / 3, 4 / 3], [0, 0]], [[0.0] * 2] * 2)]
-    + [("probabilities", [[-0.5, 1.5], [0.0, 0.0]]), ("probabilities", [[1e300] * 2] * 2)]  # no distributions
-    + [("drawn", table) for table in (None, [[-1, 8], [0, 0]], [[6.5, 0.5], [0, 0]], [[6, 0], [0, 0]])],
+NO_COUNTS = (None, [[-1, 8], [0, 0]], [[6.5, 0.5], [0, 0]], [[6, 0], [0, 0]])
+NO_DISTRIBUTIONS = (
+    *([[math.nan, 1.0]] * 2, [[2 / 3, 4 / 3], [0, 0]], [[0.0] * 2] * 2),
+    *([[-0.5, 1.5], [0.0, 0.0]], [[1e300] * 2] * 2),
 )
-def test_parse_epoch_rejects_wrong_values(name, wrong):
-    with pytest.raises((ValueError, TypeError)):
-        parse_epoch(json.dumps({**vars(epoch(2)), name: wrong}), 2, 7)
+
+
+@pytest.mark.parametrize(
+    ("names", "values"),
+    [
+        (("epoch", "loss", "seconds", "graphs_per_second"), NO_NUMBERS),
+        (("probabilities", "pair_losses", "drawn"), NO_TABLES),
+        (("probabilities",), NO_DISTRIBUTIONS),
+        (("drawn",), NO_COUNTS),
+    ],
+)
+def test_parse_epoch_rejects_wrong_values(names, values):
+    for name, wrong in product(names, values):
+        with pytest.raises((ValueError, TypeError)):
+            parse_epoch(json.dumps({**vars(epoch(2)), name: wrong}), 2, 7)
 
 
 def test_parse_epoch_rejects_tables_of_another_pool():
