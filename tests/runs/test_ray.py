@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import warnings
 from functools import partial
 from pathlib import Path
@@ -87,6 +89,15 @@ def test_results_come_in_order_and_errors_as_they_are(cluster):
         list(map_on("ray", fail, [5]))
     with pytest.raises(ZeroDivisionError):
         list(map_on("ray", fail, [0]))
+
+
+def test_workers_that_are_still_starting_end_silently(cluster):
+    code = "from joao.core.engines import map_on_ray; print(sorted(map_on_ray(abs, [-1], 4)))"  # two cores
+    command = [sys.executable, "-c", code]
+    ended = subprocess.run(
+        command, env=os.environ | {"RAY_ADDRESS": cluster.address}, capture_output=True, text=True, check=True
+    )
+    assert (ended.stdout.strip(), ended.stderr) == ("[(0, 1)]", "")
 
 
 def test_an_item_that_ends_every_worker_is_given_up(cluster, monkeypatch):

@@ -111,16 +111,18 @@ def map_on_ray(
     with ray_cluster() as ray:
         count = workers or int(ray.cluster_resources().get(kind, 0))
         if count < 1:
-            raise UserError(f"engine: the Ray cluster has no {kind}. Give the number of workers to wait for.")
+            fix = "Use --device cpu, or pass" if on_gpu else "Pass"
+            raise UserError(f"engine: the Ray cluster has no {kind}. {fix} --workers N to wait until it has N of them.")
         options = {"num_cpus": int(not on_gpu), "num_gpus": int(on_gpu), "max_restarts": -1}
         call = ray.put((compute, begin))
 
         def start(actor: Any) -> Any:
             return actor.begin.options(max_task_retries=-1).remote(call)  # if it restarts, it answers later
 
+        pending: dict[Any, tuple[Any, tuple[int, Item] | None]] = {}
         try:
             actors = [ray.remote(**options)(_RayWorker).remote() for _ in range(count)]
-            pending: dict[Any, tuple[Any, tuple[int, Item] | None]] = {start(each): (each, None) for each in actors}
+            pending |= {start(each): (each, None) for each in actors}
             idle: list[Any] = []
             while True:
                 while idle and (item := lost.popleft() if lost else next(waiting, None)) is not None:
@@ -154,6 +156,8 @@ def map_on_ray(
                 if item is not None:
                     yield item[0], result
         finally:
+            for reference in pending:
+                ray.cancel(reference)  # otherwise Ray announces that it repeats those of killed actors
             for actor in actors:
                 ray.kill(actor)
 
