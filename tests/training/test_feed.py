@@ -60,6 +60,11 @@ def test_shards_train_as_graphs_in_memory(stores, read, make_method, make_traini
     # A chunk stays below its size, and each graph is read once in each of three epochs.
     room, store = shards.steps.buffers.feed.stores[0], memory.steps.buffers.store
     assert (room.most_nodes, room.most_edges) == (store.most_nodes, store.most_edges)  # kernels of a GPU depend on them
+    of_edges = [room.source, room.target, room.reverse_edge]
+    of_nodes = [each for each in vars(room).values() if torch.is_tensor(each) and len(each) == len(room.x)]
+    assert len(of_nodes) == 6
+    for tensors in (of_nodes, of_edges):
+        assert 0.9 * feed.CHUNK_BYTES < sum(each[1:].nbytes for each in tensors) <= feed.CHUNK_BYTES
     nodes, edges = shards.steps.buffers.feed._limits()
     assert max(chunk[0] for chunk in read) <= nodes
     assert max(chunk[1] for chunk in read) <= edges

@@ -3,6 +3,7 @@ import itertools
 import pytest
 import torch
 from lightning_fabric import Fabric
+from torch import nn
 
 from joao.augmentations import AUGMENTATIONS, Augmentation, Identity, NodeDrop
 from joao.config.recipe import Schedule
@@ -10,6 +11,7 @@ from joao.core.randomness import torch_generator
 from joao.heads import HEADS
 from joao.policies import POLICIES, Fixed, MinMax, Uniform
 from joao.training import pretrain
+from joao.training.device import make_fabric
 from joao.training.model import ContrastiveModel
 from joao.training.pretrain import Pretraining
 from joao.training.steps import BatchViews, pair_losses
@@ -244,6 +246,16 @@ def test_mixed_precision_trains_weights_that_stay_in_single_precision(make_metho
     assert mixed[0].drawn == full[0].drawn
     assert mixed[0].loss != full[0].loss
     assert mixed[0].loss == pytest.approx(full[0].loss, abs=0.1)
+
+
+def test_mixed_precision_keeps_the_numbers_of_categories():
+    seen = []
+    network = nn.Linear(1, 1)
+    network.register_forward_pre_hook(lambda network, given: seen.append(given[0]))
+    network, _ = make_fabric("cpu", "bf16-mixed").setup(network, torch.optim.Adam(network.parameters()))
+    codes = torch.tensor([[257.0], [4097.0], [10_029.0]])  # bfloat16 has numbers from 8,192 in steps of 64
+    network(codes)
+    assert torch.equal(seen[0], codes)
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,10 @@ def make_fabric(device: str, precision: str, layout: ProcessLayout | None = None
     if precision == "tf32":
         # 32-bit numbers; the factors of matrix products are rounded to TensorFloat-32, with a 10-bit mantissa.
         with_precision = {"plugins": [type("Tf32", (lightning.plugins.Precision,), {"uses_tf32": True})()]}
+    elif precision != "32-true":
+        # Lightning would also round the inputs of a network to 16 bits, and with them the numbers of categories.
+        options = {"convert_input": lambda self, data: data}
+        with_precision = {"plugins": [type("Mixed", (lightning.plugins.MixedPrecision,), options)(precision, kind)]}
     if layout is None or is_alone:
         return cast(
             "Fabric",

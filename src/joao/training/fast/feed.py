@@ -85,7 +85,7 @@ class ShardFeed:
         A node may be a graph, so it has five numbers. An edge has three.
         """
         nodes = CHUNK_BYTES // (4 * self.reader.num_features + 40)
-        return nodes, CHUNK_BYTES // (4 * self.reader.num_edge_features + 24)
+        return nodes, CHUNK_BYTES // (4 * self.reader.num_edge_features * self.with_edge_attr + 24)
 
     def _chunks(self, batches: Sequence[Tensor], sizes: Sequence[tuple[int, int]]) -> list[list[Tensor]]:
         """Divide batches into chunks within the limits, of at least one batch each."""
