@@ -128,7 +128,6 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "processes-speed": study_blocks.processes_speed,
     "cluster": study_blocks.cluster_figures,
     "several-gpus": study_blocks.several_gpus,
-    "linear-scorer": study_blocks.linear_scorer_table,
     "neighbors": study_blocks.neighbors_table,
     "molecule-answers": study_blocks.molecule_answers,
 }

@@ -32,7 +32,6 @@ from repro.studies import (
     benchmark_tables,
     cluster,
     defaults_page,
-    linear_scorer,
     molecule_cpu,
     molecule_pretraining,
     molecule_rivals,
@@ -481,7 +480,3 @@ MOLECULE_QUESTIONS = (
     ("pre-training with contrastive loss and targets, minus targets alone", "pre-training", "both", "targets"),
     ("the same, minus contrastive loss alone", "pre-training", "both", "contrastive"),
 )
-
-
-def linear_scorer_table() -> str:
-    return linear_scorer.table(linear_scorer.record_file(RECORDS).read())
