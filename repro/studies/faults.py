@@ -281,7 +281,7 @@ def read_only_folder(folder: Path) -> Outcome:
     """
     code, left = in_namespace(folder, script)
     said = (folder / "said").read_text().strip()
-    kept = left.strip() or "nothing was begun"
+    kept = left.strip() or "nothing was started"
     return Outcome("a folder that cannot be written to (read-only file system)", said, int(code), kept)
 
 
