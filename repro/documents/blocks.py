@@ -17,7 +17,7 @@ from joao.objectives import OBJECTIVES, PairObjective
 from repro.documents import results_blocks, study_blocks
 from repro.documents.commands import commands_page
 from repro.record_files import RECORDS
-from repro.studies import cluster, linear_scorer, neighbors, pair_losses, report_page
+from repro.studies import cluster, neighbors, pair_losses, report_page
 from repro.studies.common import read_record
 
 
@@ -128,7 +128,6 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "processes-speed": study_blocks.processes_speed,
     "cluster": lambda: cluster.figures(read_record("cluster")),
     "several-gpus": study_blocks.several_gpus,
-    "linear-scorer": lambda: linear_scorer.table(linear_scorer.record_file(RECORDS).read()),
     "neighbors": neighbors.block,
     "molecule-answers": study_blocks.molecule_answers,
 }

@@ -180,6 +180,9 @@ class Choice:
     training: str
     readout: str
 
+    def __str__(self) -> str:
+        return f"{'older default' if self.training == 'present' else self.training}, `{self.readout}`"
+
     @property
     def counts_constant(self) -> bool:
         """Alternatives of the features replace a constant, too, and are not counted there."""
@@ -226,7 +229,7 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
             known = [each for each in gains if each is not None]
             total = with_interval(interval(known)) if len(known) > 1 else ""
             cells_ = ["" if each is None else f"{each:+.2f}" for each in gains]
-            lines.append([step, *(f"{each.training}, `{each.readout}`" for each in (choice, base)), total, *cells_])
+            lines.append([step, str(choice), str(base), total, *cells_])
     rows = []
     for dataset in SETS:
         for kind in ("own", "degree", "constant"):
@@ -243,13 +246,13 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
         new = [second.get((dataset, kind, *each), np.zeros(0)) for each in tried]
         if min(map(len, new)) >= SEEDS:
             second_rows.append([dataset, kind, *(f"{each.mean():.2f}" for each in new)])
-    titles = [f"present, `{readout}`" for readout in (PRESENT, *READOUTS)]
-    titles += [f"{name}, `{readout}`" for name in (*FEATURES, "large") for readout in (PRESENT, READOUTS[0])]
+    titles = [str(Choice("present", readout)) for readout in (PRESENT, *READOUTS)]
+    titles += [str(Choice(name, readout)) for name in (*FEATURES, "large") for readout in (PRESENT, READOUTS[0])]
     return make_page(
         "The default embedding",
         f"{generated('embedding')} Accuracy in percent of an SVM on frozen embeddings, on development data sets, five seeds. The rule is in "
-        "`repro/decision-rules.md`. *Present* is the default until version 0.1: GIN 3 x 32, 20 epochs, sums of all layers. *with_degree*: the "
-        "degree as a number and one-hot beside the present features. *random_walks*: return probabilities of random walks of 2 to 9 steps beside "
+        "`repro/decision-rules.md`. *Older default*: that until 2026-11-18, with readout `sum`: GIN 3 x 32, 20 epochs. *with_degree*: the "
+        "degree as a number and one-hot beside its features. *random_walks*: return probabilities of random walks of 2 to 9 steps beside "
         "them. *two_encoders*: a second encoder with the next simpler features, side by side. *large*: width 128 and 40 epochs.",
         "## Gain over the choice so far",
         markdown(["step", "alternative", "against", "gain (95 % interval over sets)", *SETS], lines),
@@ -259,7 +262,7 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
         "## Accuracy",
         markdown(["data set", "features", *titles], rows),
         "## Accuracy, second round",
-        markdown(["data set", "features", *(f"{name}, `{readout}`" for name, readout in tried)], second_rows),
+        markdown(["data set", "features", *(str(Choice(*each)) for each in tried)], second_rows),
     )
 
 

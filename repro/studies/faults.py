@@ -104,12 +104,13 @@ class Process:
         return self.code is not None
 
     def wait(self) -> tuple[int, str]:
-        """Wait, and return exit code and standard error."""
+        """Wait, and return exit code and standard error, without the notice that ``gin`` ignores MUTAG's edge labels."""
         self.is_over(wait=True)
         assert self.code is not None
         with os.fdopen(self.said, "rb") as file:
             file.seek(0)
-            return self.code, file.read().decode().strip()
+            lines = file.read().decode().strip().splitlines()
+        return self.code, "\n".join(line for line in lines if "the encoder gin ignores" not in line)
 
 
 def joao(folder: Path, *words: str, first: Callable[[], None] = lambda: None) -> tuple[int, str]:
@@ -278,7 +279,7 @@ def read_only_folder(folder: Path) -> Outcome:
     """
     code, said, left = in_namespace(folder, script)
     fault = "a folder that cannot be written to (read-only file system)"
-    return Outcome(fault, said, code, left or "nothing was begun")
+    return Outcome(fault, said, code, left or "nothing was started")
 
 
 def read_only_later(folder: Path) -> Outcome:

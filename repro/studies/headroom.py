@@ -150,7 +150,7 @@ def checks_of_the_oracle(records: Sequence[Mapping[str, Any]]) -> str:
         return ""
     by_graphs, by_seeds = (with_interval(interval(each)) for each in zip(*gains, strict=True))
     return (
-        "Two checks of the oracle, added on 2026-11-19, after the result, deciding nothing. It chooses by the mean over seeds, and each seed "
+        "Two checks of the oracle, added on 2026-11-19 after the result was known; they decide nothing. It chooses by the mean over seeds, and each seed "
         "has its own partition, so graphs that score it on one partition took part in the choice on another. If each seed chooses by one half "
         f"of its own folds, so that other graphs score the arm, the gain is {by_graphs}. If each seed takes the arm that is best on the other "
         f"seeds, so that other pre-trainings score it, the gain is {by_seeds}."

@@ -223,9 +223,9 @@ def page(record: dict[str, Any]) -> str:
         markdown(header, lines),
         "## Workers killed while they start",
         "A random worker was killed within two seconds after it was started, on data that does not fit into a pipe. `joao compare` reports the method "
-        "that it loses in one line and goes on with the others; `joao pretrain` ends in one line.",
+        "that failed in one line and continues with the others; `joao pretrain` ends with one line.",
         markdown(
-            ["command", "kills", "told in one line", "seconds until then: median", "largest"],
+            ["command", "kills", "reported in one line", "seconds until then: median", "largest"],
             [
                 [
                     f"`{row['command']}`",
@@ -238,7 +238,7 @@ def page(record: dict[str, Any]) -> str:
         "## Run folders that are written at once",
         "After every kill a run that is there was loaded, and otherwise the same work was done again in the same folder.",
         markdown(
-            ["killed", "kills", "no folder or empty", "incomplete", "complete run", "lies or cannot be used again"],
+            ["killed", "kills", "no folder or empty", "incomplete", "complete run", "wrong or cannot be used again"],
             [
                 [
                     row["what"],

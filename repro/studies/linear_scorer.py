@@ -93,16 +93,13 @@ def verdict(records: Sequence[Record]) -> str:
     return f"The scores differ by {' and '.join(parts)}: {result} (at most {MOST_MEAN:g} on average and {MOST_EACH:g})."
 
 
-def table(records: Sequence[Record]) -> str:
-    """Return the table and the verdict, for the page and the documentation."""
-    header = ["data", "rows", "exact, %", "linear, %", "difference (95 % CI)", "exact, CPU s", "linear, CPU s"]
-    return f"{markdown(header, lines(records))}\n\n{verdict(records)}"
-
-
 def page(records: Sequence[Record]) -> str:
     processors = " or ".join(sorted({record["machine"]["processor"] for record in records}))
     text = f"{generated('linear_scorer')} Ten folds of partition 0, one thread of {processors}."
-    return make_page("The linear scorer compared with the exact one", text, table(records))
+    header = ["data", "rows", "exact, %", "linear, %", "difference (95 % CI)", "exact, CPU s", "linear, CPU s"]
+    return make_page(
+        "The linear scorer compared with the exact one", text, markdown(header, lines(records)), verdict(records)
+    )
 
 
 def main() -> None:

@@ -193,10 +193,10 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
         markdown(head, rows),
         f"Means over {len(common)} sets that all methods have."
         + (f" Missing: {', '.join(missing)}." if missing else ""),
-        f"JOAO's contrastive loss beside the targets, *both* less *targets only*: {gain('both', 'targets') or 'not computed'}. *Targets only* less *contrastive only*: {gain('targets', 'contrastive') or 'not computed'}. "
-        f"*Both* less *contrastive only*: {gain('both', 'contrastive') or 'not computed'}. *Contrastive only* less untrained: {gain('contrastive', 'untrained') or 'not computed'}. "
-        f"*Both* less the earlier bundled encoder: {gain('both', 'bundled') or 'not computed'}. "
-        + (f"The main run less it: {main_run}." if main_run else "There was no main run."),
+        f"JOAO's contrastive loss beside the targets, *both* minus *targets only*: {gain('both', 'targets') or 'not computed'}. *Targets only* minus *contrastive only*: {gain('targets', 'contrastive') or 'not computed'}. "
+        f"*Both* minus *contrastive only*: {gain('both', 'contrastive') or 'not computed'}. *Contrastive only* minus untrained: {gain('contrastive', 'untrained') or 'not computed'}. "
+        f"*Both* minus the earlier bundled encoder: {gain('both', 'bundled') or 'not computed'}. "
+        + (f"The main run minus it: {main_run}." if main_run else "There was no main run."),
         "## Sets",
         markdown(["data set", *(SHOWN[arm] for arm in arms)], sets),
         *corpus,

@@ -206,7 +206,7 @@ def chosen_lines(record: dict[str, Any]) -> list[list[str]]:
 
 def page(record: dict[str, Any]) -> str:
     header = [
-        "way",
+        "policy",
         *record["data"],
         "average",
         "difference from fixed 0.2 (min to max over seeds)",
@@ -223,8 +223,8 @@ def page(record: dict[str, Any]) -> str:
         f"Selected by the rule in `repro/studies/strengths.py`: **{chosen(record)}**.",
         "## Share of views at each strength",
         "Mean over epochs and seeds.",
-        markdown(["way", "data", *strengths, "identity", "mean strength"], strength_lines(record)),
-        "## What the selected way learned",
+        markdown(["policy", "data", *strengths, "identity", "mean strength"], strength_lines(record)),
+        "## What the selected policy learned",
         "Share of views of each augmentation at each strength, mean over epochs and seeds.",
         markdown(["data", "augmentation", *strengths, "all"], chosen_lines(record)),
         f"![{record['data'][0]}: the learned table](strengths.png)",
