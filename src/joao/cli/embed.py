@@ -55,7 +55,7 @@ def embed(
     inputs.check_file_options(out, engine, workers=workers, part_rows=part_rows)
     failures = check_row_file(out)
     from joao.data import Dataset
-    from joao.runs.result_files import embeddings_csv, embeddings_npz, embeddings_parquet
+    from joao.runs.result_files import check_width, embeddings_csv, embeddings_npz, embeddings_parquet
     from joao.runs.trained import load_run, model_path
 
     model = model_path(run)
@@ -64,13 +64,14 @@ def embed(
     standardise = inputs.standardise_as(trained.info, standardise, output)
     columns = inputs.column_options(smiles, identifiers, tasks, standardise)
     graphs = inputs.open_data(source, data_root, output, columns, then=f"are left blank, see {failures}")
+    dataset = graphs if isinstance(graphs, Dataset) else graphs.labels()
+    added = {}
+    for name, baseline in baselines.items():  # before the encoder runs, because their rows may be too wide
+        added[name] = baseline.fit_transform(graphs if isinstance(graphs, Dataset) else graphs.whole())
+        if out.suffix != ".npz":
+            check_width(name, added[name])
     embeddings = trained.embed(graphs).numpy()
     inputs.warn_unknown_labels(trained.info.features, graphs, output)
-    dataset = graphs if isinstance(graphs, Dataset) else graphs.labels()
-    added = {
-        name: baseline.fit_transform(graphs if isinstance(graphs, Dataset) else graphs.whole())
-        for name, baseline in baselines.items()
-    }
     formats = {".csv": embeddings_csv, ".npz": embeddings_npz, ".parquet": embeddings_parquet}
     content = formats[out.suffix](embeddings, dataset, added)
     num_graphs, dimensions = embeddings.shape
