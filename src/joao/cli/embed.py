@@ -108,14 +108,13 @@ def write_folder(
         standardise: whether to standardise molecules; None: as the model was trained.
         options: options of :func:`joao.runs.parts.write_parts`; None for the default.
     """
-    if str(out) == "-":
-        raise UserError("--out: '-' is not supported: nothing is written to standard output. Name a file or folder.")
     from joao.core.engines import check_engine
-    from joao.core.files import import_parquet
+    from joao.core.files import check_names_folder, import_parquet
     from joao.data.formats.smiles import Columns
     from joao.runs.parts import FAILURES, PART_ROWS, encoder_of, load_model, open_sources, write_parts
     from joao.training.device import pick_device
 
+    check_names_folder(out)
     check_engine(options["engine"])
     import_parquet(out)
     model = load_model(run, what)

@@ -1,6 +1,5 @@
 """A trained or untrained encoder, ready to embed graphs."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +12,8 @@ from torch import Tensor, nn
 
 from joao.config.builder import EncoderFactory, build_encoder, check_input, check_memory, count_weights
 from joao.config.recipe import Recipe
-from joao.core.errors import UserError, one_line, short_repr, suggest
+from joao.core.errors import UserError, one_line, suggest
+from joao.core.files import as_path
 from joao.core.graphs import GraphStore, Store
 from joao.core.memory import Budget
 from joao.core.pair_table import PairTable
@@ -47,9 +47,7 @@ def bundled_model_path(name: str) -> Path:
 
 def model_path(model: str | Path) -> Path:
     """Return ``model`` if such a path exists, else the bundled model of that name."""
-    if not isinstance(model, str | os.PathLike):
-        raise UserError(f"model: expected the name of a model or the path of a run, got {short_repr(model)}.")
-    path = Path(model)
+    path = as_path(model, "model")
     return bundled_model_path(str(model)) if not path.exists() and str(model) in bundled_models() else path
 
 

@@ -76,11 +76,13 @@ def is_molecule_table(path: Path) -> bool:
     if ".csv" not in path.name.lower():
         return True
     header = column_names(path)
+    if not header:
+        raise UserError(f"{path}: is empty.")
     if {*SMILES_NAMES} & {*map(_plain_name, header)}:
         return not {*NEEDED} <= {*header}
     if {*NEEDED} & {*header}:
         return False  # the reader of edge lists reports what is missing
-    listed = ", ".join(header)[:200] or "an empty file"
+    listed = ", ".join(header)[:200]
     raise UserError(
         f"{path}:1: no column 'smiles' (--smiles COLUMN, in Python smiles=, gives another name) and not the columns of "
         f"an edge list ({', '.join(NEEDED)}). The first line must name the columns; it has: {listed}."
@@ -306,7 +308,10 @@ def _roles(place: str, names: list[str], columns: Columns) -> _Roles:
             numbers[name] if name in numbers else _named_column(place, names, name) for name in columns.tasks
         ]
         if not {*may_be_tasks} <= {*rest} or len({*may_be_tasks}) < len(may_be_tasks):
-            raise UserError(f"{place}: tasks must be different columns, other than SMILES and identifiers.")
+            given = short_repr(", ".join(columns.tasks))
+            raise UserError(
+                f"{place}: tasks must be different columns, other than SMILES and identifiers, got {given}."
+            )
     return _Roles(smiles, identifiers, dict.fromkeys(may_be_tasks), sorted({*rest} - {*may_be_tasks}))
 
 
