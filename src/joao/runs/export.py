@@ -302,8 +302,9 @@ def _limits(trained: TrainedEncoder, finetuned: FinetunedModel | None, half_chan
 def _bundled_licence(fingerprint: str) -> str | None:
     """What the model card of a bundled model that learned from these graphs says about their licence."""
     for path in map(bundled_model_path, bundled_models()):
-        if path.with_suffix(".md").is_file() and Run.open(path).info.fingerprint == fingerprint:
-            line = re.search(r"^- (Licence of the data: .+)$", path.with_suffix(".md").read_text("utf-8"), re.MULTILINE)
+        card = path.with_suffix(".md")
+        if card.is_file() and Run.open(path).info.fingerprint == fingerprint:
+            line = re.search(r"^- (Licence of the data: .+)$", read_regular(card).decode(), re.MULTILINE)
             return line and line[1]
     return None
 
