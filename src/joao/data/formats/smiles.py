@@ -76,13 +76,11 @@ def is_molecule_table(path: Path) -> bool:
     if ".csv" not in path.name.lower():
         return True
     header = column_names(path)
-    if not header:
-        raise UserError(f"{path}: is empty.")
     if {*SMILES_NAMES} & {*map(_plain_name, header)}:
         return not {*NEEDED} <= {*header}
     if {*NEEDED} & {*header}:
         return False  # the reader of edge lists reports what is missing
-    listed = ", ".join(header)[:200]
+    listed = ", ".join(header)[:200] or "an empty file"
     raise UserError(
         f"{path}:1: no column 'smiles' (--smiles COLUMN, in Python smiles=, gives another name) and not the columns of "
         f"an edge list ({', '.join(NEEDED)}). The first line must name the columns; it has: {listed}."
