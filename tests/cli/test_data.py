@@ -55,6 +55,12 @@ def test_unlabelled_graphs(joao, unlabelled):
     assert json.loads(joao("data", unlabelled, "--json").out)["classes"] == {}
 
 
+def test_graphs_without_a_class_are_counted(joao, tmp_path):
+    graph = '{"num_nodes": 2, "edges": [[0, 1]]'
+    (tmp_path / "some.jsonl").write_text(f'{graph}, "label": "a"}}\n{graph}}}\n{graph}}}\n')
+    assert "a: 1, missing: 2" in joao("data", "some.jsonl").out
+
+
 def test_cache_is_shown_and_cleared(joao, labelled, tmp_path, monkeypatch):
     monkeypatch.setenv("JOAO_CACHE", str(tmp_path / "kept"))
     monkeypatch.setattr(cache, "MIN_SOURCE_BYTES", 1)

@@ -78,6 +78,15 @@ def test_rows_of_baselines_beside_the_embeddings(joao, mutag_run, tmp_path):
     assert not (tmp_path / "more.npz").exists()
 
 
+@pytest.mark.parametrize("name", ["wide.csv", "wide.parquet"])
+def test_rows_that_are_too_wide_are_refused_before_the_encoder_runs(joao, mutag_run, tmp_path, monkeypatch, name):
+    monkeypatch.setattr("joao.runs.result_files.MOST_COLUMNS", 100)
+    monkeypatch.setattr("joao.runs.trained.TrainedEncoder.embed", lambda *_: pytest.fail("the encoder ran"))
+    width = BASELINES["wl"]().fit_transform(MUTAG).shape[1]
+    assert_refused(joao("embed", mutag_run, "MUTAG", "--out", name, "--with", "histogram,wl"), "--with wl", width, 100)
+    assert not (tmp_path / name).exists()
+
+
 def test_options_that_need_a_folder_or_a_file(joao, mutag_run, tmp_path):
     before = sorted(tmp_path.iterdir())
     for name, words in {

@@ -195,6 +195,8 @@ def test_a_task_with_a_comma_in_its_name(joao, run):
             outcome = joao("finetune", run, source, *options, "--out", out, "--epochs", 1, "--quiet")
             assert outcome.code == 0, outcome.err
             assert load_finetuned(Path(out), device="cpu").tasks == tasks
+    for empty in ("", ","):
+        assert_refused(joao("finetune", run, "mine.csv", "--tasks", empty, "--out", "tuned"), "--tasks")
     outcome = joao("finetune", run, "mine.csv", "--task", "third,odd", "--out", "tuned")
     assert_refused(outcome, "joao: mine.csv:1: ", "'third,odd'")
     outcome = joao("finetune", run, "nowhere.csv", "--tasks", "odd", "--out", "tuned")

@@ -333,6 +333,19 @@ def test_card_describes_an_ensemble(molecule_run, tmp_path, monkeypatch):
     assert "for validation" not in card
 
 
+def test_card_names_the_licence_of_the_data_of_the_bundled_encoder(run, tuned, tmp_path):
+    found = []
+    for path in (bundled_model_path("molecules"), run, tuned):
+        card = export(path, tmp_path / f"{len(found)}.safetensors").card.read_text()
+        found.append([line for line in card.splitlines() if "Licence" in line])
+    bundled, plain, both = found
+    assert_mentions(*bundled, "ChEMBL", "CC BY-SA 3.0", "ZINC")  # as docs/exported-models.md says
+    assert "not recorded" not in bundled[0]
+    assert_mentions(*plain, GRAPHS.name, "not recorded")
+    assert both[0] == plain[0]
+    assert_mentions(both[1], "labelled", GRAPHS.name, "not recorded")
+
+
 def test_half_precision_file_embeds_molecules(molecule_run, tmp_path):
     whole = export(molecule_run, tmp_path / "whole.safetensors")
     exported = export(molecule_run, tmp_path / "half.safetensors", half=True)

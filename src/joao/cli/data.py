@@ -97,6 +97,8 @@ def _describe_graphs(dataset: Dataset, split: dict[str, Any], output: Output) ->
     _print_sizes(facts, "graph", ("nodes", "edges"), output)
     _print_attributes(facts, output)
     counts = ", ".join(f"{name}: {count}" for name, count in facts["classes"].items())
+    if counts and (missing := len(dataset) - sum(classes)):
+        counts += f", missing: {missing}"
     if dataset.kind == "syntax_trees":
         counts = "none; only 'python -m repro ogb' reads the words to predict"
     output.say(f"  classes: {counts or 'none (not needed for pre-training)'}")

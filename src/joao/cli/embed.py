@@ -55,7 +55,7 @@ def embed(
     inputs.check_file_options(out, engine, workers=workers, part_rows=part_rows)
     failures = check_row_file(out)
     from joao.data import Dataset
-    from joao.runs.result_files import embeddings_csv, embeddings_npz, embeddings_parquet
+    from joao.runs.result_files import check_width, embeddings_csv, embeddings_npz, embeddings_parquet
     from joao.runs.trained import load_run, model_path
 
     model = model_path(run)
@@ -64,13 +64,14 @@ def embed(
     standardise = inputs.standardise_as(trained.info, standardise, output)
     columns = inputs.column_options(smiles, identifiers, tasks, standardise)
     graphs = inputs.open_data(source, data_root, output, columns, then=f"are left blank, see {failures}")
+    dataset = graphs if isinstance(graphs, Dataset) else graphs.labels()
+    added = {}
+    for name, baseline in baselines.items():  # before the encoder runs, because their rows may be too wide
+        added[name] = baseline.fit_transform(graphs if isinstance(graphs, Dataset) else graphs.whole())
+        if out.suffix != ".npz":
+            check_width(name, added[name])
     embeddings = trained.embed(graphs).numpy()
     inputs.warn_unknown_labels(trained.info.features, graphs, output)
-    dataset = graphs if isinstance(graphs, Dataset) else graphs.labels()
-    added = {
-        name: baseline.fit_transform(graphs if isinstance(graphs, Dataset) else graphs.whole())
-        for name, baseline in baselines.items()
-    }
     formats = {".csv": embeddings_csv, ".npz": embeddings_npz, ".parquet": embeddings_parquet}
     content = formats[out.suffix](embeddings, dataset, added)
     num_graphs, dimensions = embeddings.shape
@@ -107,14 +108,13 @@ def write_folder(
         standardise: whether to standardise molecules; None: as the model was trained.
         options: options of :func:`joao.runs.parts.write_parts`; None for the default.
     """
-    if str(out) == "-":
-        raise UserError("--out: '-' is not supported: nothing is written to standard output. Name a file or folder.")
     from joao.core.engines import check_engine
-    from joao.core.files import import_parquet
+    from joao.core.files import check_names_folder, import_parquet
     from joao.data.formats.smiles import Columns
     from joao.runs.parts import FAILURES, PART_ROWS, encoder_of, load_model, open_sources, write_parts
     from joao.training.device import pick_device
 
+    check_names_folder(out)
     check_engine(options["engine"])
     import_parquet(out)
     model = load_model(run, what)

@@ -12,7 +12,7 @@ from typer import Argument, Option
 from joao.cli import inputs
 from joao.cli.embed import write_folder
 from joao.cli.output import Output, check_row_file, next_in_python, quantity, shell_quote, write_row_file
-from joao.core.errors import Interrupted, join_names
+from joao.core.errors import Interrupted, UserError, join_names
 
 if TYPE_CHECKING:
     from joao.data import Dataset
@@ -137,7 +137,10 @@ def finetune(
 def _task_names(tasks: Sequence[str], task: Sequence[str], known: Sequence[str]) -> list[str]:
     """The tasks of both options; ``--tasks`` is split at commas unless it is the name of one known column."""
     split = [name.strip() for text in tasks for name in ([text] if text in known else text.split(","))]
-    return [name for name in [*split, *task] if name]
+    names = [name for name in [*split, *task] if name]
+    if not names and (tasks or task):
+        raise UserError("--tasks: names no column. Leave it out to learn all tasks.")
+    return names
 
 
 def _print_finetuned(finetuned: FinetunedModel, kind: str, output: Output) -> None:

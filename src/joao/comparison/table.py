@@ -12,7 +12,7 @@ from joao.comparison.own import make_sendable
 from joao.comparison.record import Plan, compute, missing_seeds, start_record
 from joao.comparison.summary import KINDS, Row, accuracies_of, record_verdict, rows
 from joao.core.errors import UserError, escape_control, quantity, short_repr, suggest
-from joao.core.files import check_new_file, write_file
+from joao.core.files import as_path, check_new_file, write_file
 from joao.core.progress import Progress
 from joao.core.tables import Tabular, html_page, text_table
 from joao.data.dataset import Dataset
@@ -169,7 +169,7 @@ def compare(
     True
     """
     shown = Progress.from_verbose(verbose, "compare")
-    path = None if out is None else Path(out)
+    path = None if out is None else as_path(out, "out")
     check_out(path)
     dataset = read_graphs(data)
     if has_tasks_only(dataset):

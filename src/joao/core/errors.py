@@ -95,7 +95,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
     >>> suggest("nodedrop", ["node_drop", "subgraph"])
     "Did you mean 'node_drop'? Known: node_drop, subgraph."
     """
-    names = list(known)
+    name, names = str(name), list(known)
     by_lower = {each.lower(): each for each in names[:1000]}  # a table may have a million columns
     close = difflib.get_close_matches(name[:100].lower(), by_lower, n=1)
     guess = f"Did you mean '{by_lower[close[0]]}'? " if close else ""

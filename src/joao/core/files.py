@@ -33,6 +33,7 @@ def open_regular(path: Path) -> BufferedReader:
     return stream
 
 
+MOST_NAME = 255  # bytes of a name of a file or folder on common file systems
 MOST_TEXT = 1 << 28  # bytes of a file of text that is read as a whole; a sparse file may claim more than the disk has
 
 
@@ -42,6 +43,17 @@ def read_regular(path: Path, most: int | None = MOST_TEXT) -> bytes:
         if most is not None and os.fstat(stream.fileno()).st_size > most:
             raise OSError(errno.EFBIG, f"larger than {most >> 20} MB")
         return stream.read()
+
+
+def as_path(path: Any, name: str) -> Path:
+    """The path that was given as ``name``; raises an error for another type, and for names that no file can have."""
+    if not isinstance(path, str | os.PathLike):
+        raise UserError(f"{name}: expected the path of a file or folder, got {short_repr(path)}.")
+    made = Path(path)
+    longest = max((len(os.fsencode(part)) for part in made.parts), default=0)
+    if longest > MOST_NAME:
+        raise UserError(f"{name}: {short_repr(str(path))} has a part of {longest} bytes, expected at most {MOST_NAME}.")
+    return made
 
 
 def user_path(text: str) -> Path:
@@ -261,6 +273,12 @@ def lock_folder(folder: Path) -> Iterator[bool]:
         yield is_locked
     finally:
         os.close(handle)
+
+
+def check_names_folder(path: Path) -> None:
+    """Raise an error if an output folder is ``-``, which other programs take for standard output."""
+    if str(path) == "-":
+        raise UserError("--out: '-' is not supported: nothing is written to standard output. Name a file or folder.")
 
 
 def check_new_file(path: Path) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from joao.core.errors import UserError
-from joao.core.files import open_regular, read_regular, user_path, write_file
+from joao.core.files import as_path, open_regular, read_regular, user_path, write_file
 from joao.data.cache import cache_root
 from joao.data.formats import PACKED_SUFFIXES, TABLE_SUFFIXES, known_suffix
 from joao.data.formats.ogb import archive_stems, dataset_name, is_ogb
@@ -53,6 +53,7 @@ _CHUNK_BYTES = 1 << 20
 
 def resolve_path(source: str | os.PathLike[str], root: str | os.PathLike[str] | None) -> Path:
     """Return the path of a data set given by name or path; downloads a TU data set that is not found."""
+    as_path(source, "data")
     text = os.fspath(source)
     if isinstance(source, str) and _NAME.fullmatch(source):
         return _find(source, _root_folder(root))

@@ -11,7 +11,7 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from joao.core.errors import JoaoNotice, UserError, join_names, quantity, short_repr
+from joao.core.registry import check_value
 from joao.data.cache import MIN_TABLE_BYTES, read_cached
 from joao.data.dataset import Dataset, concatenate_datasets, sizes_to_offsets
 from joao.data.formats import SUFFIXES, TABLE_SUFFIXES, detect_format, known_suffix
@@ -100,6 +101,10 @@ def read(
     """
     if isinstance(tasks, str):
         raise UserError(f"tasks must be a list of columns, got {tasks!r}. Use [{tasks!r}].")
+    if not isinstance(tasks, Iterable | None):
+        raise UserError(f"tasks must be a list of columns, got {short_repr(tasks)}.")
+    if check_value(jobs, int, "jobs") < 1:
+        raise UserError(f"jobs must be at least 1, got {jobs}.")
     columns = Columns(smiles, identifiers, None if tasks is None else tuple(tasks))
     options = ReadOptions(jobs, on_rows, node_label or "", standardise)
     if isinstance(source, str | os.PathLike):
@@ -250,7 +255,7 @@ def _is_missing(item: object) -> bool:
 def _items(source: Any) -> list[Any]:
     """The items of any sequence. They are taken one by one, because numpy would convert graphs to arrays."""
     is_sequence = callable(getattr(source, "__len__", None)) and callable(getattr(source, "__getitem__", None))
-    if not is_sequence or isinstance(source, dict | bytes):
+    if not is_sequence or isinstance(source, dict | bytes) or getattr(source, "ndim", 1) == 0:
         raise UserError(f"cannot read graphs from {short_repr(source)}. Give {_EXPECTED}.")
     if _is_instance(source, "pandas", "Series"):
         return list(source)

@@ -14,6 +14,7 @@ from torch import nn
 from joao.config.recipe import Recipe, make_recipe
 from joao.core.errors import UserError, one_line, short_repr
 from joao.core.estimator import GraphEstimator, draw_seed, stop_on_interrupt
+from joao.core.files import as_path
 from joao.core.progress import Progress
 from joao.core.registry import check_options, check_value
 from joao.data.dataset import Dataset
@@ -88,6 +89,7 @@ class FinetunedEstimator(GraphEstimator):
         shown = Progress.from_verbose(self.verbose, name)
         dataset = read_graphs(X, standardise=self._learned_from_standardised(), shown=shown)
         if y is not None:
+            _check_rows(dataset, y)
             y = y if X is dataset else select_rows(dataset, y)
             dataset = self._set_labels(dataset, y)
         seed = check_value(draw_seed(self.random_state), int, f"{name}: random_state")
@@ -159,12 +161,12 @@ class FinetunedEstimator(GraphEstimator):
     def save(self, folder: str | Path) -> None:
         """Write a folder for ``joao predict``, ``joao embed`` and :func:`joao.load`."""
         check_is_fitted(self)
-        self.finetuned_.save(Path(folder))
+        self.finetuned_.save(as_path(folder, "folder"))
 
     @classmethod
     def load(cls, folder: str | Path, *, encoder: nn.Module | None = None, device: str = "auto") -> Self:
         """Load a fitted estimator from its folder; a run with a custom encoder needs ``encoder``."""
-        finetuned = load_finetuned(Path(folder), device=device, encoder=encoder)
+        finetuned = load_finetuned(as_path(folder, "folder"), device=device, encoder=encoder)
         if finetuned.kind not in cls.kinds:
             other = "JOAORegressor" if finetuned.kind == "numbers" else "JOAOClassifier"
             raise UserError(f"{folder}: predicts {finetuned.kind}, not {cls.kinds[0]}. Load it with {other}.load.")
@@ -213,6 +215,7 @@ class FinetunedEstimator(GraphEstimator):
         """Return the graphs that could be parsed, with their labels and weights."""
         check_is_fitted(self)
         dataset = read_graphs(X, standardise=self.finetuned_.trained.info.standardised)
+        _check_rows(dataset, y)
         if X is not dataset:
             y, sample_weight = select_rows(dataset, y), select_rows(dataset, sample_weight)
         weights = np.ones(len(dataset)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
@@ -289,6 +292,15 @@ def select_rows(dataset: Dataset, y: Any) -> Any:
     if isinstance(y, list | tuple):
         return [y[row] for row in rows]
     return y.iloc[rows] if hasattr(y, "iloc") else np.asarray(y)[rows]
+
+
+def _check_rows(dataset: Dataset, y: Any) -> None:
+    """Raise an error for labels in rows of different lengths."""
+    try:
+        np.shape(y)
+    except ValueError:
+        fix = "Give one label per graph, or a row per graph with as many labels each, NaN for missing ones."
+        raise UserError(f"{dataset.name}: y: its rows differ in length. {fix}") from None
 
 
 def as_array(y: Any) -> NDArray[Any]:

@@ -21,6 +21,7 @@ from joao.config.builder import CustomParts, EncoderFactory
 from joao.config.recipe import METHODS, Recipe, make_recipe
 from joao.core.errors import Interrupted, UserError, quantity, short_repr
 from joao.core.estimator import GraphEstimator, draw_seed, stop_on_interrupt
+from joao.core.files import as_path
 from joao.core.pair_table import PairTable
 from joao.core.progress import Progress
 from joao.core.registry import snake_case
@@ -239,7 +240,7 @@ class JOAO(TransformerMixin, GraphEstimator):  # type: ignore[misc]
 
     def save(self, folder: str | Path) -> None:
         """Write a run folder for ``joao embed``, ``joao evaluate`` and :func:`joao.load`."""
-        self._fitted().save(Path(folder))
+        self._fitted().save(as_path(folder, "folder"))
 
     @classmethod
     def load(

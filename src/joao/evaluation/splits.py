@@ -172,7 +172,7 @@ def split_graphs(dataset: Dataset, kind: str, validation_share: float, test_shar
         raise UserError(
             f"{dataset.name}: too few labelled {dataset.kind} ({len(dataset)}): a {kind} split gives {sizes[0]} for "
             f"training, {sizes[1]} for validation and {sizes[2]} for testing. Label more"
-            + (", or split at random." if kind == "scaffold" else ".")
+            + (", or use split 'random'." if kind == "scaffold" else ".")
         )
     return parts
 
@@ -190,9 +190,11 @@ def _random_split(dataset: Dataset, validation_share: float, test_share: float, 
 
 def _scaffold_groups(dataset: Dataset) -> Sequence[str] | Sequence[int]:
     if dataset.kind not in _MOLECULES:
-        raise UserError(f"{dataset.name}: a scaffold split needs molecules, got other graphs. Split at random.")
+        raise UserError(f"{dataset.name}: a scaffold split needs molecules, got other graphs. Use split 'random'.")
     if not dataset.smiles and dataset.groups is None:
-        raise UserError(f"{dataset.name}: a scaffold split needs SMILES, which this data set lacks. Split at random.")
+        raise UserError(
+            f"{dataset.name}: a scaffold split needs SMILES, which this data set lacks. Use split 'random'."
+        )
     return scaffolds(dataset.smiles) if dataset.groups is None else dataset.groups.tolist()
 
 
@@ -217,7 +219,7 @@ def molecule_folds(dataset: Dataset, kind: str, num_folds: int, partition: int, 
             else np.unique([Chem.CanonSmiles(text) for text in dataset.smiles], return_inverse=True)[1]
         )
     if len(np.unique(groups)) < 2 * num_folds:
-        what, fix = ("scaffolds", "Split at random, or use") if kind == "scaffold" else ("molecules", "Use")
+        what, fix = ("scaffolds", "Use split 'random' or") if kind == "scaffold" else ("molecules", "Use")
         count = quantity(len(np.unique(groups)), what)
         raise UserError(f"{dataset.name}: {count}, too few for {num_folds} folds. {fix} fewer folds.")
     assert dataset.targets is not None

@@ -31,7 +31,7 @@ from joao.data.synthetic import random_graphs
 from joao.evaluation.tables import markdown, plain_text
 from joao.runs.finetuning import FILE, FinetunedModel, load_finetuned
 from joao.runs.folder import CHECKSUM_KEY, FILE_FORMAT, FILE_FORMAT_KEY, Run, checksum, read_text
-from joao.runs.trained import TrainedEncoder, load_run
+from joao.runs.trained import TrainedEncoder, bundled_model_path, bundled_models, load_run
 from joao.training.model import embed
 
 CARD = "card.md"
@@ -171,6 +171,7 @@ _ATOMS_AND_BONDS = {
     "hybridisation, aromaticity and rings, bonds by type, stereochemistry and conjugation. Isotopes and 3D coordinates "
     "are not used.",
 }
+_STATE_IT = "State it when you distribute this file."
 _NEW_ELEMENTS = "Elements that do not occur in the pre-training data keep their initial vector."
 _STANDARDISED = (
     "Molecules were standardised (RDKit's charge parent: largest fragment, neutralised), and joao does the same with "
@@ -290,9 +291,22 @@ def _limits(trained: TrainedEncoder, finetuned: FinetunedModel | None, half_chan
             f"up to {half_change:.2g} of their length."
         )
     limits.append(
-        f"Licence of the data ({plain_text(info.data)}): not recorded. State it when you distribute this file."
+        _bundled_licence(info.fingerprint)
+        or f"Licence of the data ({plain_text(info.data)}): not recorded. {_STATE_IT}"
     )
+    if finetuned is not None:
+        limits.append(f"Licence of the labelled data ({plain_text(finetuned.info.data)}): not recorded. {_STATE_IT}")
     return "\n".join(f"- {line}" for line in limits)
+
+
+def _bundled_licence(fingerprint: str) -> str | None:
+    """What the model card of a bundled model that learned from these graphs says about their licence."""
+    for path in map(bundled_model_path, bundled_models()):
+        card = path.with_suffix(".md")
+        if card.is_file() and Run.open(path).info.fingerprint == fingerprint:
+            line = re.search(r"^- (Licence of the data: .+)$", read_regular(card).decode(), re.MULTILINE)
+            return line and line[1]
+    return None
 
 
 def _origin(trained: TrainedEncoder) -> str:

@@ -31,6 +31,7 @@ from joao.core.engines import check_engine, map_on, ray_cluster
 from joao.core.errors import UserError, short_repr, user_error_on_failure
 from joao.core.files import (
     already_exists,
+    as_path,
     import_parquet,
     lock_folder,
     make_folder,
@@ -42,6 +43,7 @@ from joao.core.files import (
 )  # fmt: skip
 from joao.core.processes import in_order
 from joao.core.provenance import versions
+from joao.core.registry import check_value
 from joao.core.tables import format_csv
 from joao.data import Dataset, read
 from joao.data.dataset import Standardised, add_counts, as_bytes
@@ -131,6 +133,8 @@ class Embedder:
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Return the batch, columns by name, with the new column."""
+        if not isinstance(batch, Mapping):
+            raise UserError(f"Embedder: expected a batch with columns by name, got {short_repr(batch)}.")
         if self.column not in batch:
             raise UserError(f"no column {short_repr(self.column)}. Columns: {', '.join(batch)}.")
         texts = ["" if text is None or text != text else str(text) for text in batch[self.column]]
@@ -180,7 +184,7 @@ def embed(
     standardise = trained.info.standardised if standardise is None else standardise
     sources = open_sources(source, Columns(smiles, identifiers, ()), standardise=standardise)
     if out is not None:
-        return write_parts(sources, trained, Path(out), **options)
+        return write_parts(sources, trained, as_path(out, "out"), **options)
     blocks = _blocks(sources, part_rows)
     with _device_of(engine, device) as kind:
         compute = _RowsOf(trained, sources[0].columns, sources[0].options, kind)
@@ -250,6 +254,8 @@ def write_parts(
     """
     if not 1 <= part_rows <= MOST_PART_ROWS:
         raise UserError(f"part_rows must be from 1 to {MOST_PART_ROWS}, got {part_rows}.")
+    if workers is not None and check_value(workers, int, "workers") < 1:
+        raise UserError(f"workers must be at least 1, got {workers}.")
     import_parquet(folder)
     check_engine(engine)
     if folder.exists() and not folder.is_dir():

@@ -22,7 +22,7 @@ from joao.data.dataset import Dataset
 Arrays = dict[str, NDArray[np.generic]]
 Rows = NDArray[np.float32]
 _ROWS_AT_ONCE = 1024
-MOST_COLUMNS = 10_000  # of a baseline in CSV
+MOST_COLUMNS = 10_000  # of a baseline in CSV and Parquet
 
 
 def source_rows(dataset: Dataset, cells: Iterable[Sequence[str]]) -> Iterator[list[str]]:
@@ -112,16 +112,19 @@ def embeddings_csv(
     texts = {} if dataset.classes is None else {"class": dataset.labels}
     columns, parts = [f"e{i}" for i in range(embeddings.shape[1])], [embeddings]
     for name, rows in added.items():
-        parts.append(_dense(name, rows))
+        parts.append(_dense(rows))
         columns += [f"{name}{i}" for i in range(rows.shape[1])]
     return _csv(texts, columns, np.concatenate(parts, axis=1), dataset)
 
 
-def _dense(name: str, rows: Any) -> Rows:
-    """The rows of baseline ``name`` as an array, unless it is too wide."""
+def check_width(name: str, rows: Any) -> None:
+    """Raise an error if the rows of baseline ``name`` are too wide for CSV and Parquet, which write them densely."""
     if rows.shape[1] > MOST_COLUMNS:
         fix = f"Expected at most {MOST_COLUMNS:,} in CSV and Parquet. Write .npz."
         raise UserError(f"--with {name}: {rows.shape[1]:,} columns are too many. {fix}")
+
+
+def _dense(rows: Any) -> Rows:
     dense: Rows = (rows.toarray() if issparse(rows) else rows).astype(np.float32)
     return dense
 
@@ -131,7 +134,7 @@ def embeddings_parquet(
 ) -> Iterator[memoryview]:
     """Yield Parquet: number and name of the row, class if known, and lists of numbers: embedding, ``added``."""
     columns: dict[str, Any] = {} if dataset.classes is None else {"class": dataset.labels}
-    columns |= {"embedding": embeddings, **{name: _dense(name, rows) for name, rows in added.items()}}
+    columns |= {"embedding": embeddings, **{name: _dense(rows) for name, rows in added.items()}}
     yield to_parquet(columns, dataset)
 
 

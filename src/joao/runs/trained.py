@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from joao.config.builder import EncoderFactory, build_encoder, check_input, check_memory, count_weights
 from joao.config.recipe import Recipe
 from joao.core.errors import UserError, one_line, suggest
+from joao.core.files import as_path
 from joao.core.graphs import GraphStore, Store
 from joao.core.memory import Budget
 from joao.core.pair_table import PairTable
@@ -46,7 +47,7 @@ def bundled_model_path(name: str) -> Path:
 
 def model_path(model: str | Path) -> Path:
     """Return ``model`` if such a path exists, else the bundled model of that name."""
-    path = Path(model)
+    path = as_path(model, "model")
     return bundled_model_path(str(model)) if not path.exists() and str(model) in bundled_models() else path
 
 

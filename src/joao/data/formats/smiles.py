@@ -306,7 +306,10 @@ def _roles(place: str, names: list[str], columns: Columns) -> _Roles:
             numbers[name] if name in numbers else _named_column(place, names, name) for name in columns.tasks
         ]
         if not {*may_be_tasks} <= {*rest} or len({*may_be_tasks}) < len(may_be_tasks):
-            raise UserError(f"{place}: tasks must be different columns, other than SMILES and identifiers.")
+            given = short_repr(", ".join(columns.tasks))
+            raise UserError(
+                f"{place}: tasks must be different columns, other than SMILES and identifiers, got {given}."
+            )
     return _Roles(smiles, identifiers, dict.fromkeys(may_be_tasks), sorted({*rest} - {*may_be_tasks}))
 
 
