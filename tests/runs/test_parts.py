@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import shutil
+import signal
 
 import numpy as np
 import pytest
@@ -246,6 +247,19 @@ def test_two_calls_at_once_are_refused(table, run, tmp_path):
             write(table, run, tmp_path / "out")
 
     assert write(table, run, tmp_path / "out", on_part=again).computed == 4
+
+
+def test_the_rows_at_which_a_worker_dies_are_named(table, run, tmp_path, monkeypatch):
+    monkeypatch.setattr(parts, "_PartWriter", _DeadlyWriter)
+    with refused("rows 8 to 11", "SIGKILL"):
+        write(table, run, tmp_path / "out", workers=2)
+
+
+class _DeadlyWriter(parts._PartWriter):
+    def __call__(self, block):
+        if block.number == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__call__(block)
 
 
 def test_several_processes_write_the_same_bytes(table, run, tmp_path):

@@ -91,7 +91,7 @@ def test_results_come_in_order_and_errors_as_they_are(cluster):
 
 def test_an_item_that_ends_every_worker_is_given_up(cluster, monkeypatch):
     monkeypatch.setattr(engines, "MOST_LOSSES", 2)
-    with refused("item", 0, 2):
+    with refused("bad", 2):
         list(map_on_ray(die, ["bad"], 1))
 
 

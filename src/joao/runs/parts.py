@@ -75,6 +75,9 @@ class Block(NamedTuple):
         content = self.content
         return content.num_rows if isinstance(content, Dataset) else len(content.smiles)
 
+    def __repr__(self) -> str:  # in messages about workers that died
+        return f"rows {self.first_row} to {self.first_row + self.num_rows - 1}"
+
 
 @dataclass(frozen=True)
 class Part:
