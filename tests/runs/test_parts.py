@@ -320,6 +320,26 @@ def test_the_callable_class_for_batches(run):
     assert batch["y"].tolist() == [0, 1, 2]
     with refused("s", "smiles"):
         embedder({"smiles": ["C"]})
+    assert embedder({"s": []})["embedding"].shape == (0, batch["embedding"].shape[1])
+
+
+@pytest.mark.parametrize("kind", ["arrow", "pandas", "pandas with NA", "empty arrow", "empty pandas"])
+def test_batches_of_the_callable_class_may_be_tables(run, kind):
+    cells = [] if "empty" in kind else ["CCO", None, "x"]
+    columns = {"smiles": cells, "y": list(range(len(cells)))}
+    if "arrow" in kind:
+        batch = pyarrow.table({"smiles": pyarrow.array(cells, pyarrow.string()), "y": columns["y"]})
+    else:
+        pandas = pytest.importorskip("pandas")
+        batch = pandas.DataFrame(columns, index=range(7, 7 + len(cells)))
+        batch["smiles"] = batch["smiles"].astype("string" if "NA" in kind else object)
+    embedder = joao.Embedder(run, device="cpu")
+    found, expected = embedder(batch), embedder(columns)
+    np.testing.assert_array_equal(found["embedding"], expected["embedding"])
+    assert found["y"].tolist() == columns["y"]
+    assert found.keys() == {"smiles", "y", "embedding"}
+    with refused("smiles", "y"):
+        embedder(batch[["y"]] if "pandas" in kind else batch.select(["y"]))
 
 
 @pytest.mark.parametrize("kind", ["classes", "binary", "numbers"])

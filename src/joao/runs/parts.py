@@ -132,15 +132,18 @@ class Embedder:
     def __init__(self, model: str | Path, column: str = "smiles", to: str = "embedding", device: str = "auto") -> None:
         self.trained, self.column, self.to = load_run(model_path(model), device=device), column, to
 
-    def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the batch, columns by name, with the new column."""
-        if self.column not in batch:
-            raise UserError(f"no column {short_repr(self.column)}. Columns: {', '.join(batch)}.")
-        texts = ["" if text is None or text != text else str(text) for text in batch[self.column]]
+    def __call__(self, batch: Any) -> dict[str, Any]:
+        """Return the columns of the batch by name, with the new one; a batch may also be a pandas or Arrow table."""
+        names = [*(batch.keys() if hasattr(batch, "keys") else batch.column_names)]
+        if self.column not in names:
+            raise UserError(f"no column {short_repr(self.column)}. Columns: {', '.join(map(str, names))}.")
+        columns = {**batch} if isinstance(batch, Mapping) else {name: np.asarray(batch[name]) for name in names}
+        cells = np.asarray(columns[self.column], dtype=object).tolist()
+        texts = [cell if isinstance(cell, str) else "" for cell in cells]  # missing: None, NaN or pandas.NA
         info = self.trained.info
         options = ReadOptions(standardise=info.standardised, as_ogb=info.features.as_ogb)
         dataset = make_molecules("molecules", texts, options=options)
-        return {**batch, self.to: dataset.in_rows(_outputs(self.trained, dataset)["embedding"])}
+        return {**columns, self.to: dataset.in_rows(_outputs(self.trained, dataset)["embedding"])}
 
 
 def embed(
