@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import warnings
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from joao.runs import parts
 from joao.runs.finetuning import finetune
 from joao.runs.trained import load_run
 from joao.training.finetune import Finetune
-from tests.messages import assert_mentions, refused
+from tests.messages import assert_mentions, notice, refused
 
 pytest.importorskip("rdkit")
 pyarrow = pytest.importorskip("pyarrow")
@@ -196,6 +197,19 @@ def test_of_several_tables_some_may_be_empty(table, run, tmp_path):
     assert len(write(folder, run, tmp_path / "out")) == len(SMILES)
     with refused("a.csv"):
         write(folder / "a.csv", run, tmp_path / "one")
+
+
+def test_tables_of_a_folder_in_any_case_and_a_notice_about_the_rest(table, run, tmp_path):
+    folder = tmp_path / "tables"
+    (folder / "more").mkdir(parents=True)
+    for name in ("a.csv", "B.CSV", "more/c.csv", "_SUCCESS", ".part.crc"):
+        shutil.copy(table, folder / name)
+    with notice("tables", "more"):
+        assert len(joao.embed(folder, run, device="cpu")) == 2 * len(SMILES)
+    shutil.rmtree(folder / "more")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        joao.embed(folder, run, device="cpu")
 
 
 def test_another_input_model_or_setting_is_refused(table, run, tmp_path):

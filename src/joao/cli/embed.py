@@ -121,7 +121,7 @@ def write_folder(
     from joao.core.engines import check_engine
     from joao.core.files import import_parquet
     from joao.data.formats.smiles import Columns
-    from joao.runs.parts import FAILURES, PART_ROWS, encoder_of, load_model, open_sources, write_parts
+    from joao.runs.parts import FAILURES, PART_ROWS, encoder_of, load_model, open_sources, unread_notice, write_parts
     from joao.training.device import pick_device
 
     check_engine(options["engine"])
@@ -129,6 +129,8 @@ def write_folder(
     model = load_model(run, what)
     source, smiles, identifiers, data_root = data
     standardise = inputs.standardise_as(encoder_of(model).info, standardise, output)
+    if left_out := unread_notice(source):
+        output.notice(left_out)
     sources = open_sources(source, Columns(smiles, identifiers, ()), data_root, standardise=standardise)
     if options["engine"] == "local" and options["workers"] is None and pick_device(options["device"]).type == "cpu":
         options["workers"] = inputs.all_cores()

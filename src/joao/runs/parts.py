@@ -16,6 +16,7 @@ number of workers nor on the engine. Names with ``_`` are skipped by readers of 
 import hashlib
 import json
 import os
+import warnings
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -28,7 +29,7 @@ import torch
 from numpy.typing import NDArray
 
 from joao.core.engines import check_engine, map_on, ray_cluster
-from joao.core.errors import UserError, short_repr, user_error_on_failure
+from joao.core.errors import JoaoNotice, UserError, join_names, short_repr, user_error_on_failure
 from joao.core.files import (
     already_exists,
     import_parquet,
@@ -181,6 +182,8 @@ def embed(
     >>> joao.embed(["CCO", "c1ccccc1"], "molecules", device="cpu").shape
     (2, 2560)
     """
+    if left_out := unread_notice(source):
+        warnings.warn(left_out, JoaoNotice, stacklevel=2)
     trained = load_run(model_path(model), device="cpu")
     options: dict[str, Any] = {"engine": engine, "workers": workers, "device": device, "part_rows": part_rows}
     standardise = trained.info.standardised if standardise is None else standardise
@@ -221,7 +224,18 @@ def _tables_in(folder: Path) -> list[Path]:
     """The tables of molecules in a folder that is not a data set itself, in the order of their names."""
     if not folder.is_dir() or is_shard_store(folder) or detect_format(folder) is not None:
         return []
-    return sorted(path for path in folder.iterdir() if path.name.endswith(TABLE_SUFFIXES) and path.name[0] not in "._")
+    return [path for path in _visible_in(folder) if path.name.lower().endswith(TABLE_SUFFIXES)]
+
+
+def _visible_in(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.name[0] not in "._")
+
+
+def unread_notice(source: Any) -> str:
+    """A notice about everything in a folder of tables that is not a table; empty if there is nothing else."""
+    tables = _tables_in(Path(source)) if isinstance(source, str | os.PathLike) else []
+    others = [path.name for path in _visible_in(Path(source)) if path not in tables] if tables else []
+    return f"{source}: {join_names(others)}: not a table of molecules, not read." if others else ""
 
 
 def load_model(path: str | Path, what: str) -> Model:
