@@ -1,6 +1,8 @@
 """Ctrl-C and SIGTERM save the state and print the resume command; a second Ctrl-C stops at once."""
 
+import json
 import signal
+import sys
 from functools import partial
 
 import pytest
@@ -113,3 +115,19 @@ def write_and_signal(write, number, path, content):
     write(path, content)
     if path.stem.endswith("1"):
         signal.raise_signal(number)
+
+
+def test_what_ray_prints_is_not_mixed_with_json(joao, tmp_path, monkeypatch):
+    pytest.importorskip("rdkit")
+    pytest.importorskip("pyarrow")
+    (tmp_path / "m.csv").write_text("smiles\nCC\n")
+    write = parts.write_file
+
+    def write_and_print(path, content):
+        sys.stdout.write("(raylet) A worker died")
+        write(path, content)
+
+    monkeypatch.setattr(parts, "write_file", write_and_print)
+    shown = joao("embed", "molecules", tmp_path / "m.csv", "--workers", 1, "--json", "--out", tmp_path / "out")
+    assert json.loads(shown.out)["rows"] == 1
+    assert "raylet" in shown.err

@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, redirect_stdout
 from importlib.util import find_spec
 from itertools import chain, count
 from pathlib import Path
@@ -66,8 +66,11 @@ class Output:
 
 @contextmanager
 def continued_if_repeated() -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the block, and the message says that the same command continues."""
-    with catch_stop_signals(lambda text: None, at_once=True) as stop:
+    """Ctrl-C and SIGTERM end the block, and the message says that the same command continues.
+
+    Nothing is printed to standard output, where Ray reports workers that die.
+    """
+    with catch_stop_signals(lambda text: None, at_once=True) as stop, redirect_stdout(sys.stderr):
         try:
             yield
         except KeyboardInterrupt:
