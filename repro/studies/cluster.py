@@ -292,13 +292,13 @@ def cost(record: dict[str, Any]) -> str:
     """What a billion molecules take, from the measured rate per CPU second."""
     per_core = rates(record, "CPU seconds")["ray, 2 workers"]
     hours = BILLION / per_core / 3600
-    lines = [[f"{cores:,}", f"{hours / cores:,.1f}"] for cores in (16, 256, 1024)]
+    lines = [[f"{cores:,}", f"{hours / cores:,.1f}"] for cores in (16, 64, 256)]
     dimensions = record["speed"]["dimensions"]
     terabytes = BILLION * dimensions * 4 / 1e12
     return "\n\n".join(
         [
             f"One core embeds {per_core:,.0f} SMILES per CPU second with the bundled encoder ({dimensions:,} dimensions), reading and writing included, so a billion molecules take "
-            f"{hours:,.0f} core hours and about {terabytes:.1f} TB of disk; at a price p per core hour, the computing costs {hours:,.0f} p. If the speed grows with the number of cores, which we have not measured beyond two workers:",
+            f"{hours:,.0f} core hours and up to {terabytes:.1f} TB of disk (before compression); at a price p per core hour, the computing costs {hours:,.0f} p. If the speed grows with the number of cores, which we have not measured beyond two workers, up to the few hundred that one command can feed:",
             markdown(["cores", "hours"], lines),
         ]
     )

@@ -1,10 +1,15 @@
 """Ctrl-C and SIGTERM save the state and print the resume command; a second Ctrl-C stops at once."""
 
+import json
 import signal
+import sys
+from functools import partial
 
 import pytest
 
 from joao.core.signals import catch_stop_signals
+from joao.data.shards import writer
+from joao.runs import parts
 from joao.runs.folder import Run
 from joao.training.pretrain import Pretraining
 from tests.cli.conftest import assert_noted
@@ -82,3 +87,47 @@ def test_no_signal_no_stop_request():
     with catch_stop_signals(lambda text: None) as stop:
         assert not stop
     assert stop.code == 130
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("command", [("embed", "molecules", "--part-rows"), ("pack", "--name", "m", "--shard-graphs")])
+def test_a_signal_ends_parts_and_shards_which_the_same_command_continues(
+    joao, tmp_path, monkeypatch, command, number, code
+):
+    pytest.importorskip("rdkit")
+    pytest.importorskip("pyarrow")
+    (tmp_path / "m.csv").write_text("smiles\n" + "CCO\nCC\n" * 3)
+    words = (*command, 2, tmp_path / "m.csv", "--workers", 1, "--out")
+    assert joao(*words, tmp_path / "whole").code == 0
+    for module in (parts, writer):
+        monkeypatch.setattr(module, "write_file", partial(write_and_signal, module.write_file, number))
+    stopped = joao(*words, tmp_path / "out")
+    assert stopped.code == code
+    assert_mentions(stopped.err.splitlines()[-1], "joao: interrupted")
+    assert len(list((tmp_path / "out").glob("[ps]*-*1.*"))) == 1
+    monkeypatch.undo()
+    assert joao(*words, tmp_path / "out").code == 0
+    ours, whole = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("out", "whole"))
+    assert ours == whole
+
+
+def write_and_signal(write, number, path, content):
+    write(path, content)
+    if path.stem.endswith("1"):
+        signal.raise_signal(number)
+
+
+def test_what_ray_prints_is_not_mixed_with_json(joao, tmp_path, monkeypatch):
+    pytest.importorskip("rdkit")
+    pytest.importorskip("pyarrow")
+    (tmp_path / "m.csv").write_text("smiles\nCC\n")
+    write = parts.write_file
+
+    def write_and_print(path, content):
+        sys.stdout.write("(raylet) A worker died")
+        write(path, content)
+
+    monkeypatch.setattr(parts, "write_file", write_and_print)
+    shown = joao("embed", "molecules", tmp_path / "m.csv", "--workers", 1, "--json", "--out", tmp_path / "out")
+    assert json.loads(shown.out)["rows"] == 1
+    assert "raylet" in shown.err

@@ -1,5 +1,6 @@
 """Engines: an address at which no Ray cluster answers. `tests/runs/test_ray.py` embeds on Ray itself."""
 
+import signal
 import socket
 from types import SimpleNamespace
 
@@ -29,3 +30,16 @@ def test_an_address_without_a_ray_cluster_is_refused_at_once(scheme, monkeypatch
         monkeypatch.setenv("RAY_ADDRESS", address)
         with refused("engine", address, "RAY_ADDRESS"), ray_cluster():
             pass
+
+
+def test_ray_leaves_the_handler_of_sigterm(monkeypatch):
+    """Its own, which it sets when it starts, ends the process by abort()."""
+
+    def init(**options):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+    fake = SimpleNamespace(is_initialized=lambda: False, init=init, shutdown=lambda: None)
+    monkeypatch.setattr("joao.core.engines._import_ray", lambda: fake)
+    before = signal.getsignal(signal.SIGTERM)
+    with ray_cluster():
+        assert signal.getsignal(signal.SIGTERM) is before

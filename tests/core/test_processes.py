@@ -49,10 +49,12 @@ def test_they_end_when_the_process_that_they_work_for_is_killed(tmp_path):
             os.kill(worker, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("code", ["os.kill(os.getpid(), 9)", "os._exit(3)", "os._exit(0)"])
-def test_a_worker_that_dies_is_told_in_a_line(code):
-    with refused("1 worker", "jobs=1", "__main__"):
-        list(map_in_processes(exec, [f"import os\n{code}"], 1))
+@pytest.mark.parametrize(
+    ("code", "end"), [("os.kill(os.getpid(), 9)", "SIGKILL"), ("os._exit(3)", "3"), ("os._exit(0)", "0")]
+)
+def test_a_worker_that_dies_is_told_in_a_line_with_its_item(code, end):
+    with refused("1 worker", end, "bad = 1", "jobs=1", "__main__"):
+        list(map_in_processes(exec, ["good = 1", f"bad = 1; import os; {code}"], 1))
 
 
 def test_each_begins_with_what_is_asked_and_items_keep_their_numbers():

@@ -4,6 +4,8 @@ import csv
 import json
 import os
 import shutil
+import signal
+import warnings
 
 import numpy as np
 import pytest
@@ -17,7 +19,7 @@ from joao.runs import parts
 from joao.runs.finetuning import finetune
 from joao.runs.trained import load_run
 from joao.training.finetune import Finetune
-from tests.messages import assert_mentions, refused
+from tests.messages import assert_mentions, notice, refused
 
 pytest.importorskip("rdkit")
 pyarrow = pytest.importorskip("pyarrow")
@@ -197,6 +199,19 @@ def test_of_several_tables_some_may_be_empty(table, run, tmp_path):
         write(folder / "a.csv", run, tmp_path / "one")
 
 
+def test_tables_of_a_folder_in_any_case_and_a_notice_about_the_rest(table, run, tmp_path):
+    folder = tmp_path / "tables"
+    (folder / "more").mkdir(parents=True)
+    for name in ("a.csv", "B.CSV", "more/c.csv", "_SUCCESS", ".part.crc"):
+        shutil.copy(table, folder / name)
+    with notice("tables", "more"):
+        assert len(joao.embed(folder, run, device="cpu")) == 2 * len(SMILES)
+    shutil.rmtree(folder / "more")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        joao.embed(folder, run, device="cpu")
+
+
 def test_another_input_model_or_setting_is_refused(table, run, tmp_path):
     write(table, run, tmp_path / "out")
     before = contents(tmp_path / "out")
@@ -246,6 +261,19 @@ def test_two_calls_at_once_are_refused(table, run, tmp_path):
             write(table, run, tmp_path / "out")
 
     assert write(table, run, tmp_path / "out", on_part=again).computed == 4
+
+
+def test_the_rows_at_which_a_worker_dies_are_named(table, run, tmp_path, monkeypatch):
+    monkeypatch.setattr(parts, "_PartWriter", _DeadlyWriter)
+    with refused("rows 8 to 11", "SIGKILL"):
+        write(table, run, tmp_path / "out", workers=2)
+
+
+class _DeadlyWriter(parts._PartWriter):
+    def __call__(self, block):
+        if block.number == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__call__(block)
 
 
 def test_several_processes_write_the_same_bytes(table, run, tmp_path):
@@ -306,6 +334,26 @@ def test_the_callable_class_for_batches(run):
     assert batch["y"].tolist() == [0, 1, 2]
     with refused("s", "smiles"):
         embedder({"smiles": ["C"]})
+    assert embedder({"s": []})["embedding"].shape == (0, batch["embedding"].shape[1])
+
+
+@pytest.mark.parametrize("kind", ["arrow", "pandas", "pandas with NA", "empty arrow", "empty pandas"])
+def test_batches_of_the_callable_class_may_be_tables(run, kind):
+    cells = [] if "empty" in kind else ["CCO", None, "x"]
+    columns = {"smiles": cells, "y": list(range(len(cells)))}
+    if "arrow" in kind:
+        batch = pyarrow.table({"smiles": pyarrow.array(cells, pyarrow.string()), "y": columns["y"]})
+    else:
+        pandas = pytest.importorskip("pandas")
+        batch = pandas.DataFrame(columns, index=range(7, 7 + len(cells)))
+        batch["smiles"] = batch["smiles"].astype("string" if "NA" in kind else object)
+    embedder = joao.Embedder(run, device="cpu")
+    found, expected = embedder(batch), embedder(columns)
+    np.testing.assert_array_equal(found["embedding"], expected["embedding"])
+    assert found["y"].tolist() == columns["y"]
+    assert found.keys() == {"smiles", "y", "embedding"}
+    with refused("smiles", "y"):
+        embedder(batch[["y"]] if "pandas" in kind else batch.select(["y"]))
 
 
 @pytest.mark.parametrize("kind", ["classes", "binary", "numbers"])

@@ -102,7 +102,7 @@ def test_workers_that_are_still_starting_end_silently(cluster):
 
 def test_an_item_that_ends_every_worker_is_given_up(cluster, monkeypatch):
     monkeypatch.setattr(engines, "MOST_LOSSES", 2)
-    with refused("item", 0, 2):
+    with refused("bad", 2):
         list(map_on_ray(die, ["bad"], 1))
 
 

@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING, Any
 from typer import Argument, Option
 
 from joao.cli import inputs
-from joao.cli.output import Output, check_row_file, free_path, next_in_python, quantity, shell_quote, write_row_file
-from joao.core.errors import Interrupted, UserError, short_repr, suggest
+from joao.cli.output import (
+    Output,
+    check_row_file,
+    continued_if_repeated,
+    free_path,
+    next_in_python,
+    quantity,
+    shell_quote,
+    write_row_file,
+)
+from joao.core.errors import UserError, short_repr, suggest
 
 if TYPE_CHECKING:
     from joao.baselines import Baseline
@@ -111,7 +120,7 @@ def write_folder(
     from joao.core.engines import check_engine
     from joao.core.files import check_names_folder, import_parquet
     from joao.data.formats.smiles import Columns
-    from joao.runs.parts import FAILURES, PART_ROWS, encoder_of, load_model, open_sources, write_parts
+    from joao.runs.parts import FAILURES, PART_ROWS, encoder_of, load_model, open_sources, unread_notice, write_parts
     from joao.training.device import pick_device
 
     check_names_folder(out)
@@ -120,20 +129,19 @@ def write_folder(
     model = load_model(run, what)
     source, smiles, identifiers, data_root = data
     standardise = inputs.standardise_as(encoder_of(model).info, standardise, output)
+    if left_out := unread_notice(source):
+        output.notice(left_out)
     sources = open_sources(source, Columns(smiles, identifiers, ()), data_root, standardise=standardise)
     if options["engine"] == "local" and options["workers"] is None and pick_device(options["device"]).type == "cpu":
         options["workers"] = inputs.all_cores()
-    try:
-        with output.progress("parts", None, in_lines=False) as bar:
+    with continued_if_repeated(), output.progress("parts", None, in_lines=False) as bar:
 
-            def on_part(parts: int, rows: int) -> None:
-                bar.add(1, parts + 1)
-                output.log(f"{out}: {quantity(parts, 'parts')}, {quantity(rows, 'rows')}")
+        def on_part(parts: int, rows: int) -> None:
+            bar.add(1, parts + 1)
+            output.log(f"{out}: {quantity(parts, 'parts')}, {quantity(rows, 'rows')}")
 
-            options["part_rows"] = options["part_rows"] or PART_ROWS
-            written = write_parts(sources, model, out, **options, on_part=on_part)
-    except KeyboardInterrupt:
-        raise Interrupted("interrupted. Run the same command again to continue.") from None
+        options["part_rows"] = options["part_rows"] or PART_ROWS
+        written = write_parts(sources, model, out, **options, on_part=on_part)
     for notice in written.notices:
         output.notice(notice)
     failed, unknown = written.num_failures, sum(part.unknown_labels for part in written.parts)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, redirect_stdout
 from importlib.util import find_spec
 from itertools import chain, count
 from pathlib import Path
@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from joao.core.errors import UserError, escape_control
+from joao.core.errors import Interrupted, UserError, escape_control
 from joao.core.errors import quantity as quantity
 from joao.core.progress import Bar, Progress, make_table
+from joao.core.signals import catch_stop_signals
 
 if TYPE_CHECKING:
     from joao.data import Dataset
@@ -61,6 +62,19 @@ class Output:
 
         # Tables in files and pipes are not wrapped to the width of a terminal.
         Console(width=None if sys.stdout.isatty() else 200).print(make_table(header, lines, title))
+
+
+@contextmanager
+def continued_if_repeated() -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the block, and the message says that the same command continues.
+
+    Nothing is printed to standard output, where Ray reports workers that die.
+    """
+    with catch_stop_signals(lambda text: None, at_once=True) as stop, redirect_stdout(sys.stderr):
+        try:
+            yield
+        except KeyboardInterrupt:
+            raise Interrupted("interrupted. Run the same command again to continue.", stop.code) from None
 
 
 def shell_quote(word: str | Path) -> str:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from typer import Argument, Option
 
 from joao.cli import inputs
-from joao.cli.output import Output, check_suffix, quantity, shell_quote
-from joao.core.errors import Interrupted, UserError
+from joao.cli.output import Output, check_suffix, continued_if_repeated, quantity, shell_quote
+from joao.core.errors import UserError
 from joao.core.files import check_names_folder
 from joao.data.formats import PACKED_SUFFIXES
 
@@ -113,27 +113,24 @@ def _pack_shards(
     from joao.data.shards.index import FAILURES
     from joao.data.shards.writer import SHARD_GRAPHS, pack_shards
 
-    try:
-        with output.progress("packing", None, in_lines=False) as bar:
+    with continued_if_repeated(), output.progress("packing", None, in_lines=False) as bar:
 
-            def on_shard(shards: int, graphs: int) -> None:
-                bar.add(1, shards + 1)
-                output.log(f"{out}: {quantity(shards, 'shards')}, {quantity(graphs, 'graphs')}")
+        def on_shard(shards: int, graphs: int) -> None:
+            bar.add(1, shards + 1)
+            output.log(f"{out}: {quantity(shards, 'shards')}, {quantity(graphs, 'graphs')}")
 
-            def on_cluster(function: Callable[[Any], Any], blocks: Iterable[Any]) -> Iterator[Any]:
-                return in_order(map_on(engine, function, blocks, workers))
+        def on_cluster(function: Callable[[Any], Any], blocks: Iterable[Any]) -> Iterator[Any]:
+            return in_order(map_on(engine, function, blocks, workers))
 
-            shards = pack_shards(
-                sources,
-                out,
-                name,
-                shard_graphs=shard_graphs or SHARD_GRAPHS,
-                with_texts=with_texts,
-                on_shard=on_shard,
-                convert=map if engine == "local" else on_cluster,
-            )
-    except KeyboardInterrupt:
-        raise Interrupted("interrupted. Run the same command again to continue.") from None
+        shards = pack_shards(
+            sources,
+            out,
+            name,
+            shard_graphs=shard_graphs or SHARD_GRAPHS,
+            with_texts=with_texts,
+            on_shard=on_shard,
+            convert=map if engine == "local" else on_cluster,
+        )
     for notice in shards.notices:
         output.notice(notice)
     failed = shards.index.num_failures

@@ -1,14 +1,15 @@
 """Map a function over items on an engine: in worker processes of this machine, or on a Ray cluster."""
 
 import os
+import signal
 import socket
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from joao.core import processes
-from joao.core.errors import UserError, one_line, suggest
+from joao.core.errors import UserError, one_line, short_repr, suggest
 from joao.core.processes import Item, Result, portable_error
 
 ENGINES = ("local", "ray")
@@ -78,7 +79,10 @@ def ray_cluster() -> Iterator[Any]:
     address = os.environ.get("RAY_ADDRESS", "")
     try:
         _check_listening(address)
+        on_term = signal.getsignal(signal.SIGTERM)
         ray.init(logging_level="ERROR", log_to_driver=False)
+        with suppress(TypeError, ValueError):  # not set by Python, or not the main thread
+            signal.signal(signal.SIGTERM, on_term)  # that of Ray prints addresses and aborts
     except (OSError, OverflowError, ValueError) as error:
         fix = "Start it, correct RAY_ADDRESS, or unset it to start Ray on this machine."
         raise UserError(
@@ -108,6 +112,7 @@ def map_on_ray(
     lost: deque[tuple[int, Item]] = deque()
     losses: Counter[int] = Counter()
     actors: list[Any] = []
+    pending: dict[Any, tuple[Any, tuple[int, Item] | None]] = {}
     with ray_cluster() as ray:
         count = workers or int(ray.cluster_resources().get(kind, 0))
         if count < 1:
@@ -119,7 +124,6 @@ def map_on_ray(
         def start(actor: Any) -> Any:
             return actor.begin.options(max_task_retries=-1).remote(call)  # if it restarts, it answers later
 
-        pending: dict[Any, tuple[Any, tuple[int, Item] | None]] = {}
         try:
             actors = [ray.remote(**options)(_RayWorker).remote() for _ in range(count)]
             pending |= {start(each): (each, None) for each in actors}
@@ -144,8 +148,8 @@ def map_on_ray(
                     losses[item[0]] += 1
                     if losses[item[0]] >= MOST_LOSSES:
                         raise UserError(
-                            f"engine: item {item[0]} ended {MOST_LOSSES} workers ({one_line(error)}). If memory is "
-                            "short, use smaller parts or fewer workers per machine."
+                            f"engine: {short_repr(item[1])} ended {MOST_LOSSES} workers ({one_line(error)}). If memory "
+                            "is short, use smaller parts or fewer workers per machine."
                         ) from error
                     lost.append(item)
                     pending[start(actor)] = actor, None
@@ -157,7 +161,7 @@ def map_on_ray(
                     yield item[0], result
         finally:
             for reference in pending:
-                ray.cancel(reference)  # otherwise Ray announces that it repeats those of killed actors
+                ray.cancel(reference)  # otherwise Ray may print that it tries again
             for actor in actors:
                 ray.kill(actor)
 

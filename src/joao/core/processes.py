@@ -13,7 +13,7 @@ from multiprocessing.context import SpawnProcess
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple, Self, TypeVar
 
-from joao.core.errors import UserError
+from joao.core.errors import UserError, short_repr
 from joao.core.signals import block_interrupts
 
 PATIENCE = 3.0  # seconds that a terminated process has to end, before it is killed
@@ -115,7 +115,8 @@ def _run(connection: Connection, environment: Mapping[str, str]) -> None:
         function, arguments = pickle.loads(connection.recv_bytes())
         function(connection, *arguments)
     except Exception as error:
-        connection.send(portable_error(error))
+        with suppress(OSError):  # the parent has ended
+            connection.send(portable_error(error))
 
 
 def portable_error(error: Exception) -> Exception:
@@ -159,37 +160,37 @@ def map_in_processes(
     ``on_note`` with the item's index.
 
     Raises:
-        UserError: if a process dies.
+        UserError: if a process dies; names its item.
     """
     waiting = enumerate(items)
     with Processes() as processes:
         call = pickle_call(_compute_items, compute, begin, on_note is not None)
         for number in range(jobs):
             processes.start(number, call)
-        busy = 0
+        computing: dict[Connection, Item] = {}
         for _, message, connection in processes.messages():
             if isinstance(message, Exception):
                 raise message
             if isinstance(message, Ended):
+                at = f" (at {short_repr(computing[connection])})" if connection in computing else ""
                 raise UserError(
-                    f"one of {jobs} worker processes died. If memory is short, use fewer jobs. In a script, guard "
-                    "calls with if __name__ == '__main__':. With jobs=1, no processes are started."
+                    f"one of {jobs} worker processes {message}{at}. If memory is short, use fewer. In a script, guard "
+                    "calls with if __name__ == '__main__':. With jobs=1 or --workers 1, no processes are started."
                 )
             if isinstance(message, _Note):
                 assert on_note is not None
                 on_note(*message)
                 continue
             # The message is a result, or None from a process that is ready for its first item.
-            if message is not None:
-                busy -= 1
+            computing.pop(connection, None)
             item = next(waiting, None)
             if item is not None:
-                busy += 1
+                computing[connection] = item[1]
                 with suppress(OSError):  # the process has died, which its last message reports
                     connection.send(item)
             if message is not None:
                 yield message
-            if not busy and item is None:
+            if not computing and item is None:
                 return
 
 

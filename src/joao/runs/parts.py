@@ -16,6 +16,7 @@ number of workers nor on the engine. Names with ``_`` are skipped by readers of 
 import hashlib
 import json
 import os
+import warnings
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -28,7 +29,7 @@ import torch
 from numpy.typing import NDArray
 
 from joao.core.engines import check_engine, map_on, ray_cluster
-from joao.core.errors import UserError, short_repr, user_error_on_failure
+from joao.core.errors import JoaoNotice, UserError, join_names, short_repr, user_error_on_failure
 from joao.core.files import (
     already_exists,
     as_path,
@@ -76,6 +77,9 @@ class Block(NamedTuple):
     def num_rows(self) -> int:
         content = self.content
         return content.num_rows if isinstance(content, Dataset) else len(content.smiles)
+
+    def __repr__(self) -> str:  # in messages about workers that died
+        return f"rows {self.first_row} to {self.first_row + self.num_rows - 1}"
 
 
 @dataclass(frozen=True)
@@ -131,17 +135,20 @@ class Embedder:
     def __init__(self, model: str | Path, column: str = "smiles", to: str = "embedding", device: str = "auto") -> None:
         self.trained, self.column, self.to = load_run(model_path(model), device=device), column, to
 
-    def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the batch, columns by name, with the new column."""
-        if not isinstance(batch, Mapping):
+    def __call__(self, batch: Any) -> dict[str, Any]:
+        """Return the columns of the batch by name, with the new one; a batch may also be a pandas or Arrow table."""
+        names = batch.keys() if hasattr(batch, "keys") else getattr(batch, "column_names", None)
+        if names is None:
             raise UserError(f"Embedder: expected a batch with columns by name, got {short_repr(batch)}.")
-        if self.column not in batch:
-            raise UserError(f"no column {short_repr(self.column)}. Columns: {', '.join(batch)}.")
-        texts = ["" if text is None or text != text else str(text) for text in batch[self.column]]
+        if self.column not in names:
+            raise UserError(f"no column {short_repr(self.column)}. Columns: {', '.join(map(str, names))}.")
+        columns = {**batch} if isinstance(batch, Mapping) else {name: np.asarray(batch[name]) for name in names}
+        cells = np.asarray(columns[self.column], dtype=object).tolist()
+        texts = [cell if isinstance(cell, str) else "" for cell in cells]  # missing: None, NaN or pandas.NA
         info = self.trained.info
         options = ReadOptions(standardise=info.standardised, as_ogb=info.features.as_ogb)
         dataset = make_molecules("molecules", texts, options=options)
-        return {**batch, self.to: dataset.in_rows(_outputs(self.trained, dataset)["embedding"])}
+        return {**columns, self.to: dataset.in_rows(_outputs(self.trained, dataset)["embedding"])}
 
 
 def embed(
@@ -179,6 +186,8 @@ def embed(
     >>> joao.embed(["CCO", "c1ccccc1"], "molecules", device="cpu").shape
     (2, 2560)
     """
+    if left_out := unread_notice(source):
+        warnings.warn(left_out, JoaoNotice, stacklevel=2)
     trained = load_run(model_path(model), device="cpu")
     options: dict[str, Any] = {"engine": engine, "workers": workers, "device": device, "part_rows": part_rows}
     standardise = trained.info.standardised if standardise is None else standardise
@@ -219,7 +228,18 @@ def _tables_in(folder: Path) -> list[Path]:
     """The tables of molecules in a folder that is not a data set itself, in the order of their names."""
     if not folder.is_dir() or is_shard_store(folder) or detect_format(folder) is not None:
         return []
-    return sorted(path for path in folder.iterdir() if path.name.endswith(TABLE_SUFFIXES) and path.name[0] not in "._")
+    return [path for path in _visible_in(folder) if path.name.lower().endswith(TABLE_SUFFIXES)]
+
+
+def _visible_in(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.name[0] not in "._")
+
+
+def unread_notice(source: Any) -> str:
+    """A notice about everything in a folder of tables that is not a table; empty if there is nothing else."""
+    tables = _tables_in(Path(source)) if isinstance(source, str | os.PathLike) else []
+    others = [path.name for path in _visible_in(Path(source)) if path not in tables] if tables else []
+    return f"{source}: {join_names(others)}: not a table of molecules, not read." if others else ""
 
 
 def load_model(path: str | Path, what: str) -> Model:
