@@ -6,8 +6,13 @@ from typing import Any
 
 import torch
 
+from joao.baselines.base import Rows
 from joao.core.files import write_file, write_json
 from joao.core.provenance import command, machine, versions
+from joao.data import Dataset
+from joao.evaluation.embeddings import Scores, evaluate_embeddings
+from joao.runs.scoring import require_classes
+from joao.training.device import pick_device
 from repro.record_files import RECORDS
 
 # The settings of `JOAO()` until 2026-11-18, for studies whose records have them.
@@ -47,6 +52,18 @@ def describe_origin(record: Mapping[str, Any]) -> str:
 def are_equal(weights: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> bool:
     """Whether two runs have the same weights, bit for bit."""
     return weights.keys() == expected.keys() and all(torch.equal(weights[name], expected[name]) for name in expected)
+
+
+def score_rows(rows: Rows, dataset: Dataset, seed: int, device: str = "cpu", **options: Any) -> Scores:
+    """Score the rows of all graphs of a data set by the protocol of the unsupervised table: seed s on partition s."""
+    return evaluate_embeddings(
+        rows,
+        require_classes(dataset),
+        class_names=dataset.class_names,
+        partitions=[seed],
+        device=pick_device(device).type,
+        **options,
+    )
 
 
 def generated(module: str, *, intervals: bool = False) -> str:

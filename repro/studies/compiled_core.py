@@ -14,10 +14,8 @@ import numpy as np
 
 from joao.config.recipe import make_recipe
 from joao.data import read_whole
-from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.tables import markdown
 from joao.runs.pretraining import pretrain
-from joao.runs.scoring import require_classes
 from repro.studies.common import (
     OLDER_DEFAULT,
     generated,
@@ -25,6 +23,7 @@ from repro.studies.common import (
     make_page,
     origin,
     read_record,
+    score_rows,
     write_page,
     write_record,
 )
@@ -49,9 +48,7 @@ def main() -> None:
                 trained = pretrain(recipe, dataset, device="cpu", fast=fast)
                 seconds = time.process_time() - started
                 assert bool(trained.info.compiled) == fast
-                scores = evaluate_embeddings(
-                    trained.embed(dataset).numpy(), require_classes(dataset), partitions=[seed], jobs=1
-                )
+                scores = score_rows(trained.embed(dataset).numpy(), dataset, seed)
                 row = {"data": name, "seed": seed, "path": path, "accuracy": scores.mean, "CPU seconds": seconds}
                 record["rows"].append({**row, "level": trained.info.compiled, "loss": trained.metrics[-1].loss})
                 record |= origin()

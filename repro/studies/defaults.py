@@ -29,7 +29,6 @@ from joao.data.dataset import Dataset
 from joao.data.features import Features, make_store
 from joao.encoders import NodeEncoder
 from joao.encoders.base import PaddedEncoder
-from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.statistics import chance_level
 from joao.heads import HEADS
 from joao.objectives import PairObjective
@@ -42,7 +41,7 @@ from joao.training.steps import BatchViews, pair_losses
 from repro.protocols.cells import dataset_of
 from repro.protocols.unsupervised.run import Cell, record_file
 from repro.record_files import RECORDS, RecordFile
-from repro.studies.common import write_page
+from repro.studies.common import score_rows, write_page
 from repro.studies.default_candidates import CANDIDATES, SEEDS, Candidate, Training
 from repro.studies.defaults_page import page
 from repro.studies.readouts import (
@@ -193,13 +192,7 @@ def compute(work: Work, records: RecordFile, device: str) -> None:
     for name, candidate in chosen.items():
         mine = {seed: encoders[seed, candidate.epochs] for seed in candidate.training_seeds(work.seed)}
         rows, *views = embeddings(candidate, mine, store, shown)
-        scores = evaluate_embeddings(
-            rows.numpy(),
-            require_classes(dataset),
-            class_names=dataset.class_names,
-            partitions=[work.seed],
-            device=pick_device(device).type,
-        )
+        scores = score_rows(rows.numpy(), dataset, work.seed, device)
         found = {"dimensions": rows.shape[1], **criteria(rows, views)}
         if candidate.later == 0 and candidate.epochs in losses:
             found["held-out loss"] = losses[candidate.epochs]

@@ -24,11 +24,10 @@ from joao.config.recipe import Recipe, make_recipe
 from joao.core.randomness import torch_generator
 from joao.data.dataset import Dataset
 from joao.data.features import Features, make_store
-from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.statistics import Gain
 from joao.evaluation.tables import markdown, with_deviation, with_interval
-from joao.runs.scoring import describe_data, provenance, require_classes
-from joao.training.device import limit_threads, make_fabric, pick_device
+from joao.runs.scoring import describe_data, provenance
+from joao.training.device import limit_threads, make_fabric
 from joao.training.distributed.launch import find_process_layout
 from joao.training.model import embed
 from joao.training.pretrain import Pretraining
@@ -36,7 +35,7 @@ from repro.protocols.cells import dataset_of
 from repro.protocols.unsupervised.run import Cell, cell_recipe, grid, record_file
 from repro.protocols.unsupervised.table import gain_between, rows
 from repro.record_files import RECORDS, Record
-from repro.studies.common import generated, make_page, write_page
+from repro.studies.common import generated, make_page, score_rows, write_page
 from repro.studies.published_parts import HeadPerEpoch, OneSided, OwnNeighbourhood
 from repro.tasks import run_tasks
 
@@ -147,14 +146,7 @@ def compute(cell: Cell, folder: Path, device: str) -> None:
     level, recipe, dataset = LEVELS[cell.method], level_recipe(cell), dataset_of(cell.dataset, None)
     rows_of = embeddings(recipe, dataset, device, level.put_in).numpy()
     trained = time.perf_counter()
-    scores = evaluate_embeddings(
-        rows_of,
-        require_classes(dataset),
-        class_names=dataset.class_names,
-        partitions=[cell.seed],
-        standardise=level.standardise,
-        device=pick_device(device).type,
-    )
+    scores = score_rows(rows_of, dataset, cell.seed, device, standardise=level.standardise)
     facts = {**identity(cell), "data": describe_data(dataset), "scores": scores.to_json()}
     seconds = {"seconds of pre-training": trained - started, "seconds": time.perf_counter() - started}
     record_file(folder, "factors").write({**facts, **seconds, **provenance(device)})
