@@ -1,5 +1,6 @@
 """Where the studies keep their records and pages."""
 
+import argparse
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -33,6 +34,16 @@ def has_record(name: str) -> bool:
 def write_record(name: str, record: dict[str, Any]) -> None:
     """Write the record of a study."""
     write_json(RECORDS / f"{name}.json", record)
+
+
+def parse_options(description: str | None, **defaults: Any) -> argparse.Namespace:
+    """Parse the options of a study; an option has the type of its default or, without one, the given type."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in defaults.items():
+        is_type = isinstance(default, type)
+        option = f"--{name.replace('_', '-')}"
+        parser.add_argument(option, type=default if is_type else type(default), default=None if is_type else default)
+    return parser.parse_args()
 
 
 def origin() -> dict[str, Any]:

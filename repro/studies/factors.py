@@ -7,7 +7,6 @@ use parts of the authors' code that the package does not have (:mod:`repro.studi
 record are skipped.
 """
 
-import argparse
 import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +34,7 @@ from repro.protocols.cells import dataset_of
 from repro.protocols.unsupervised.run import Cell, cell_recipe, grid, record_file
 from repro.protocols.unsupervised.table import gain_between, rows
 from repro.record_files import RECORDS, Record
-from repro.studies.common import generated, make_page, score_rows, write_page
+from repro.studies.common import generated, make_page, parse_options, score_rows, write_page
 from repro.studies.published_parts import HeadPerEpoch, OneSided, OwnNeighbourhood
 from repro.tasks import run_tasks
 
@@ -223,11 +222,7 @@ def describe_devices(records: Sequence[Mapping[str, Any]], datasets: Sequence[st
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="One factor at a time.")
-    parser.add_argument("--data", default=",".join(DATA))
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--device", default="cpu")
-    given = parser.parse_args()
+    given = parse_options(__doc__, data=",".join(DATA), jobs=1, device="cpu")
     wanted = [
         Cell(name, level, seed) for name in given.data.split(",") for level in COMPUTED for seed in grid()["seeds"]
     ]

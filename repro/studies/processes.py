@@ -6,7 +6,6 @@ Needs NCI1 and PROTEINS in $JOAO_DATA. Uses CPUs and gloo, one thread per proces
 two are measured in turn, epoch by epoch.
 """
 
-import argparse
 import os
 import signal
 import subprocess
@@ -30,7 +29,7 @@ from joao.training.device import make_fabric
 from joao.training.distributed.group import ProcessGroup
 from joao.training.distributed.launch import Send, find_process_layout, run_in_processes
 from joao.training.pretrain import Pretraining
-from repro.studies.common import are_equal, generated, make_page, origin, publish
+from repro.studies.common import are_equal, generated, make_page, origin, parse_options, publish
 from repro.studies.other_kills import workers_of
 
 METHODS = ("joao", "joaov2")
@@ -316,8 +315,7 @@ def page(record: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.parse_args()
+    parse_options(__doc__)
     torch.set_num_threads(1)
     load = os.getloadavg()
     record = {
