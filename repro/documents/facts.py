@@ -1,7 +1,7 @@
 """Rows and figures of the records that the blocks of the documentation quote."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -69,10 +69,6 @@ def benchmark(name: str) -> dict[str, Any]:
     (setting,) = record["settings"]
     result: dict[str, Any] = setting
     return result
-
-
-def workload(setting: Mapping[str, Any], name: str) -> Any:
-    return next(each for each in setting["workloads"] if each["name"] == name)
 
 
 def unsupervised_sets() -> list[str]:
