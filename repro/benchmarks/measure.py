@@ -2,8 +2,7 @@
 
 import os
 import statistics
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,6 +19,7 @@ from repro.benchmarks.side_by_side import ABOUT, measure_workload
 from repro.benchmarks.svm import measure_svm
 from repro.benchmarks.timing import always, time_in_turns
 from repro.benchmarks.workloads import make_workload
+from repro.tasks import torch_threads
 
 MOST_TURNS = 3  # over all sizes of an axis: the largest ones take long
 
@@ -90,7 +90,7 @@ def measure_setting(
     """Measure all workloads and the scaling on one device with one number of threads."""
     device = pick_device(setting.device)
     fabric = make_fabric(device.type, plan.precision if device.type == "cuda" else "32-true")
-    with _threads(setting.threads), matmul_precision(fabric):
+    with torch_threads(setting.threads), matmul_precision(fabric):
         result: dict[str, Any] = {
             "machine": machine(device),
             "peak memory by": memory_source(device),
@@ -132,13 +132,3 @@ def _extras(plan: Plan) -> dict[str, Callable[[Plan], dict[str, Any]]]:
     """Measure reading and scoring."""
     known = {"svm": measure_svm, "reading": measure_reading}
     return {name: extra for name, extra in known.items() if getattr(plan, name)}
-
-
-@contextmanager
-def _threads(number: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
