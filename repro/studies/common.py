@@ -5,7 +5,9 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import ArrayLike
 
 from joao.baselines.base import Rows
 from joao.core.files import write_file, write_json
@@ -75,6 +77,15 @@ def score_rows(rows: Rows, dataset: Dataset, seed: int, device: str = "cpu", **o
         device=pick_device(device).type,
         **options,
     )
+
+
+def with_range(values: ArrayLike, form: str = ".2f", middle: Callable[..., Any] = np.mean) -> str:
+    """
+    >>> with_range([1.0, 2.0, 6.0])
+    '3.00 (1.00 to 6.00)'
+    """
+    shown = (format(each, form) for each in (middle(values), np.min(values), np.max(values)))
+    return "{} ({} to {})".format(*shown)
 
 
 def generated(module: str, *, intervals: bool = False) -> str:
