@@ -29,13 +29,14 @@ def read_record(name: str) -> dict[str, Any]:
     return record
 
 
-def has_record(name: str) -> bool:
-    return (RECORDS / f"{name}.json").exists()
-
-
 def write_record(name: str, record: dict[str, Any]) -> None:
     """Write the record of a study."""
     write_json(RECORDS / f"{name}.json", record)
+
+
+def read_or_start(name: str, **facts: Any) -> dict[str, Any]:
+    """Return the record of a study, to be continued, or a new one with ``facts``."""
+    return read_record(name) if (RECORDS / f"{name}.json").exists() else {**facts, **origin()}
 
 
 def parse_options(description: str | None, **defaults: Any) -> argparse.Namespace:

@@ -19,10 +19,9 @@ from joao.runs.pretraining import pretrain
 from repro.studies.common import (
     OLDER_DEFAULT,
     generated,
-    has_record,
     make_page,
     origin,
-    read_record,
+    read_or_start,
     score_rows,
     write_page,
     write_record,
@@ -34,7 +33,7 @@ PATHS = {"plain": False, "compiled": True}
 
 
 def main() -> None:
-    record = read_record("compiled-core") if has_record("compiled-core") else {"rows": []}
+    record = read_or_start("compiled-core", rows=[])
     done = {(row["data"], row["seed"], row["path"]) for row in record["rows"]}
     os.environ["JOAO_NATIVE"] = "avx512"
     for name in NAMES:

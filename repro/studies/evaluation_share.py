@@ -27,10 +27,8 @@ from joao.training.pretrain import Pretraining
 from repro.studies.common import (
     describe_origin,
     generated,
-    has_record,
     make_page,
-    origin,
-    read_record,
+    read_or_start,
     with_range,
     write_page,
     write_record,
@@ -157,14 +155,8 @@ def lines(setting: dict[str, Any]) -> list[list[str]]:
 
 
 def main() -> None:
-    record: dict[str, Any] = {
-        "settings": [],
-        "training": asdict(make_recipe({}).training),
-        "seeds": list(SEEDS),
-        **origin(),
-    }
-    if has_record("evaluation-share"):
-        record = read_record("evaluation-share")
+    training = asdict(make_recipe({}).training)
+    record = read_or_start("evaluation-share", settings=[], training=training, seeds=list(SEEDS))
     for data, batch_size in SETTINGS[len(record["settings"]) :]:
         record["settings"].append(measure(data, batch_size))
         write_record("evaluation-share", record)

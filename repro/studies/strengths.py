@@ -40,10 +40,8 @@ from repro.studies.common import (
     PAGES,
     describe_origin,
     generated,
-    has_record,
     make_page,
-    origin,
-    read_record,
+    read_or_start,
     score_rows,
     write_page,
     write_record,
@@ -227,14 +225,8 @@ def page(record: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    record: dict[str, Any] = {
-        "data": list(DATASETS),
-        "epochs": grid()["recipe"]["training"]["epochs"],
-        "runs": [],
-        **origin(),
-    }
-    if has_record("strengths"):
-        record = read_record("strengths")
+    epochs = grid()["recipe"]["training"]["epochs"]
+    record = read_or_start("strengths", data=list(DATASETS), epochs=epochs, runs=[])
     done = {(run["data"], run["way"], run["seed"]) for run in record["runs"]}
     for data in record["data"]:
         dataset = read_whole(data)
