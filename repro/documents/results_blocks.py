@@ -61,9 +61,9 @@ def _finished(method: str) -> list[str]:
     return [name for name in unsupervised_sets() if (method, name) in rows and rows[method, name].num_seeds == 5]
 
 
-def _few_labels(method: str, rate: int = 10) -> list[Any]:
-    """Rows of the data sets that the paper's table has and that were run."""
-    return [row for (name, each, _), row in few_label_rows().items() if (name, each) == (method, rate) and row.paper]
+def _few_labels(method: str) -> list[Any]:
+    """Rows with 10 % of the labels, of the data sets that the paper's table has and that were run."""
+    return [row for (name, rate, _), row in few_label_rows().items() if (name, rate) == (method, 10) and row.paper]
 
 
 def _transfer(method: str) -> list[TransferRow]:
