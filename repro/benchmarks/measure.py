@@ -2,6 +2,10 @@
 
 import os
 import statistics
+import subprocess
+import sys
+import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -11,16 +15,18 @@ import torch
 
 from joao.core.processes import map_in_processes
 from joao.core.provenance import command, machine, memory_source, versions
+from joao.data import list_datasets
 from joao.training.device import make_fabric, matmul_precision, pick_device
 from repro.benchmarks.plan import Plan
-from repro.benchmarks.reading import measure_reading
 from repro.benchmarks.scaling import axes, measure_axis
 from repro.benchmarks.side_by_side import ABOUT, measure_workload
 from repro.benchmarks.svm import measure_svm
-from repro.benchmarks.timing import always, time_in_turns
+from repro.benchmarks.timing import always, child_seconds, time_in_turns
 from repro.benchmarks.workloads import make_workload
 from repro.tasks import torch_threads
 
+READ, QUICKLY_READ = ("COLLAB", "REDDIT-MULTI-5K"), ("MUTAG",)
+READING = "import joao.data, sys; joao.data.read(sys.argv[1], sys.argv[2] or None)"
 MOST_TURNS = 3  # over all sizes of an axis: the largest ones take long
 
 
@@ -126,6 +132,29 @@ def measure_roof(device: torch.device, repeats: int) -> dict[str, float]:
         "GFLOP/s": 2 * size**3 / statistics.median(seconds["product"].wall) / 1e9,
         "GB/s": 8 * length / statistics.median(seconds["copy"].wall) / 1e9,
     }
+
+
+def measure_reading(plan: Plan) -> dict[str, Any]:
+    """Wall and CPU seconds of fresh processes that read a data set; the last repeats what the one before it kept."""
+    names = QUICKLY_READ if plan.quick else READ
+    result: dict[str, Any] = {}
+    for name in names:
+        if name not in list_datasets(plan.data_root):
+            result[name] = {"not measured": "it is not under the data root"}
+            continue
+        with tempfile.TemporaryDirectory() as cache:
+            places = {"not kept": "off", "first time": cache, "second time": cache}
+            result[name] = {way: _read(name, plan.data_root or "", place) for way, place in places.items()}
+    return result
+
+
+def _read(name: str, data_root: str, cache: str) -> dict[str, float]:
+    """Measure a process that starts, imports, reads and ends."""
+    before, started = child_seconds(), time.perf_counter()
+    subprocess.run(
+        [sys.executable, "-c", READING, name, data_root], env={**os.environ, "JOAO_CACHE": cache}, check=True
+    )
+    return {"seconds": time.perf_counter() - started, "CPU seconds": child_seconds() - before}
 
 
 def _extras(plan: Plan) -> dict[str, Callable[[Plan], dict[str, Any]]]:
