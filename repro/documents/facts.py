@@ -95,11 +95,8 @@ def listed(names: Sequence[str]) -> str:
 
 
 def count_word(number: int) -> str:
-    return (
-        ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"][number]
-        if number <= 10
-        else str(number)
-    )
+    words = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+    return words[number] if number < len(words) else str(number)
 
 
 def require(condition: bool, sentence: str) -> None:

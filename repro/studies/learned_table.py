@@ -45,9 +45,5 @@ def page() -> str:
     )
 
 
-def main() -> None:
-    write_page("learned-table", page())
-
-
 if __name__ == "__main__":
-    main()
+    write_page("learned-table", page())
