@@ -1,4 +1,4 @@
-"""Where the studies keep their records and pages."""
+"""What the studies share: records, pages, options and scores."""
 
 import argparse
 import json
