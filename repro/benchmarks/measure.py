@@ -2,8 +2,11 @@
 
 import os
 import statistics
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,15 +15,18 @@ import torch
 
 from joao.core.processes import map_in_processes
 from joao.core.provenance import command, machine, memory_source, versions
+from joao.data import list_datasets
 from joao.training.device import make_fabric, matmul_precision, pick_device
 from repro.benchmarks.plan import Plan
-from repro.benchmarks.reading import measure_reading
 from repro.benchmarks.scaling import axes, measure_axis
 from repro.benchmarks.side_by_side import ABOUT, measure_workload
 from repro.benchmarks.svm import measure_svm
-from repro.benchmarks.timing import always, time_in_turns
+from repro.benchmarks.timing import always, child_seconds, time_in_turns
 from repro.benchmarks.workloads import make_workload
+from repro.tasks import torch_threads
 
+READ, QUICKLY_READ = ("COLLAB", "REDDIT-MULTI-5K"), ("MUTAG",)
+READING = "import joao.data, sys; joao.data.read(sys.argv[1], sys.argv[2] or None)"
 MOST_TURNS = 3  # over all sizes of an axis: the largest ones take long
 
 
@@ -90,7 +96,7 @@ def measure_setting(
     """Measure all workloads and the scaling on one device with one number of threads."""
     device = pick_device(setting.device)
     fabric = make_fabric(device.type, plan.precision if device.type == "cuda" else "32-true")
-    with _threads(setting.threads), matmul_precision(fabric):
+    with torch_threads(setting.threads), matmul_precision(fabric):
         result: dict[str, Any] = {
             "machine": machine(device),
             "peak memory by": memory_source(device),
@@ -128,17 +134,30 @@ def measure_roof(device: torch.device, repeats: int) -> dict[str, float]:
     }
 
 
+def measure_reading(plan: Plan) -> dict[str, Any]:
+    """Wall and CPU seconds of fresh processes that read a data set; the last repeats what the one before it kept."""
+    names = QUICKLY_READ if plan.quick else READ
+    result: dict[str, Any] = {}
+    for name in names:
+        if name not in list_datasets(plan.data_root):
+            result[name] = {"not measured": "it is not under the data root"}
+            continue
+        with tempfile.TemporaryDirectory() as cache:
+            places = {"not kept": "off", "first time": cache, "second time": cache}
+            result[name] = {way: _read(name, plan.data_root or "", place) for way, place in places.items()}
+    return result
+
+
+def _read(name: str, data_root: str, cache: str) -> dict[str, float]:
+    """Measure a process that starts, imports, reads and ends."""
+    before, started = child_seconds(), time.perf_counter()
+    subprocess.run(
+        [sys.executable, "-c", READING, name, data_root], env={**os.environ, "JOAO_CACHE": cache}, check=True
+    )
+    return {"seconds": time.perf_counter() - started, "CPU seconds": child_seconds() - before}
+
+
 def _extras(plan: Plan) -> dict[str, Callable[[Plan], dict[str, Any]]]:
     """Measure reading and scoring."""
     known = {"svm": measure_svm, "reading": measure_reading}
     return {name: extra for name, extra in known.items() if getattr(plan, name)}
-
-
-@contextmanager
-def _threads(number: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -3,7 +3,6 @@
 python -m repro.benchmarks.shard_feed --device cuda --precision tf32
 """
 
-import argparse
 import json
 import tempfile
 import time
@@ -24,6 +23,7 @@ from joao.training.pretrain import Pretraining
 from repro.benchmarks.steps import epoch_task
 from repro.benchmarks.timing import paired_ratio, time_in_turns
 from repro.benchmarks.workloads import molecule_like_graphs
+from repro.studies.common import parse_options
 
 SHARD_GRAPHS = 8192
 
@@ -79,17 +79,10 @@ def measure(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--graphs", type=int, default=51_200)
-    parser.add_argument("--width", type=int, default=300)
-    parser.add_argument("--layers", type=int, default=5)
-    parser.add_argument("--batch-size", type=int, default=256)
-    parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--precision", default="32-true")
-    given = parser.parse_args()
-    sizes = given.graphs, given.width, given.layers, given.batch_size, given.turns
-    print(json.dumps(measure(*sizes, given.device, given.precision)), flush=True)  # noqa: T201
+    sizes = {"graphs": 51_200, "width": 300, "layers": 5, "batch_size": 256, "turns": 5}
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    given = parse_options(__doc__, **sizes, device=device, precision="32-true")
+    print(json.dumps(measure(*vars(given).values())), flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -44,9 +44,6 @@ class Workload:
     def num_batches(self) -> int:
         return -(-len(self.store) // self.batch_size)
 
-    def to(self, device: torch.device) -> Workload:
-        return replace(self, store=self.store.to(device))
-
     def part(self, num_batches: int) -> Workload:
         """Keep only the first batches."""
         return replace(self, store=part(self.store, torch.arange(min(len(self.store), num_batches * self.batch_size))))

@@ -1,7 +1,7 @@
 """Rows and figures of the records that the blocks of the documentation quote."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -71,10 +71,6 @@ def benchmark(name: str) -> dict[str, Any]:
     return result
 
 
-def workload(setting: Mapping[str, Any], name: str) -> Any:
-    return next(each for each in setting["workloads"] if each["name"] == name)
-
-
 def unsupervised_sets() -> list[str]:
     return list(unsupervised.grid()["datasets"])
 
@@ -99,11 +95,8 @@ def listed(names: Sequence[str]) -> str:
 
 
 def count_word(number: int) -> str:
-    return (
-        ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"][number]
-        if number <= 10
-        else str(number)
-    )
+    words = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+    return words[number] if number < len(words) else str(number)
 
 
 def require(condition: bool, sentence: str) -> None:

@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 
 from joao.core.errors import UserError
 from joao.core.files import make_folder, write_file
@@ -16,7 +17,7 @@ from repro.documents import what_changed
 from repro.documents.blocks import BLOCKS
 from repro.protocols import gamma
 from repro.protocols.check import read_remade
-from repro.record_files import RECORDS
+from repro.record_files import RECORDS, Record
 from repro.studies import (
     benchmark_tables,
     cluster,
@@ -67,57 +68,57 @@ RESULTS = ROOT / "docs/results"
 SUMMARIES: dict[str, str] = tomllib.loads(Path(__file__).with_name("summaries.toml").read_text(encoding="utf-8"))
 _BLOCK = re.compile(r"(<!-- generated: ([\w-]+) -->\n)(.*?)(<!-- end generated -->)", re.DOTALL)
 
+
+def _name(module: ModuleType) -> str:
+    return module.__name__.rpartition(".")[2].replace("_", "-")
+
+
 # Pages of studies with one record, which page functions take, and of studies with tables of records.
 _ONE_RECORD: dict[str, Callable[..., str]] = {
-    "cluster": cluster.page,
-    "compiled-core": compiled_core.page,
+    **{
+        _name(module): module.page
+        for module in (
+            *(cluster, compiled_core, evaluation_share, fast_path, faults, fuzzing, hostile_files, kernels, kills),
+            *(molecule_cpu, molecule_speed, mutants, pair_losses, processes, reading_order, report_page, shards),
+            strengths,
+        )
+    },
     "coverage": partial(coverage.page, name="coverage.json"),
     "epoch-choice": epochs.choice_page,
-    "evaluation-share": evaluation_share.page,
-    "fast-path": fast_path.page,
-    "faults": faults.page,
-    "fuzzing": fuzzing.page,
-    "hostile-files": hostile_files.page,
-    "kernels": kernels.page,
-    "kills": kills.page,
-    "molecule-cpu": molecule_cpu.page,
-    "molecule-speed": molecule_speed.page,
-    "mutants": mutants.page,
-    "pair-losses": pair_losses.page,
-    "processes": processes.page,
     "published-epoch": epochs.rule_page,
-    "reading-order": reading_order.page,
-    "report-page": report_page.page,
-    "shards": shards.page,
-    "strengths": strengths.page,
 }
 
 
+def _records_of(*modules: ModuleType) -> list[list[Record]]:
+    """The records of studies, one file each."""
+    return [sweep.record_file(RECORDS / f"{_name(module)}.jsonl").read() for module in modules]
+
+
 def headroom_page() -> str:
-    records, judged = (sweep.record_file(RECORDS / f"{name}.jsonl").read() for name in ("headroom", "criteria"))
+    records, judged = _records_of(headroom, criteria)
     return f"{headroom.page(records)}\n{criteria.section(judged, records)}"
 
 
+def _page_of_lines(module: ModuleType) -> str:
+    return str(module.page(*_records_of(module)))
+
+
 _TABLES: dict[str, Callable[[], str]] = {
+    **{
+        _name(module): partial(_page_of_lines, module)
+        for module in (
+            *(combinations, few_labels, embedding, molecule_pretraining, molecule_rivals, molecule_tables),
+            molecule_pairs,
+        )
+    },
     "benchmarks/tables": benchmark_tables.page,
     "controls": lambda: controls.page(controls.read_all()),
     "defaults": partial(defaults.table_page, "defaults"),
     "defaults-cpu": partial(defaults.table_page, "defaults-cpu"),
-    "combinations": lambda: combinations.page(sweep.record_file(RECORDS / "combinations.jsonl").read()),
-    "few-labels": lambda: few_labels.page(sweep.record_file(RECORDS / "few-labels.jsonl").read()),
-    "preset-large": lambda: preset_large.page(
-        *(sweep.record_file(RECORDS / f"{name}.jsonl").read() for name in ("preset-large", "combinations"))
-    ),
-    "frozen-few-labels": lambda: frozen_few_labels.page(
-        *(sweep.record_file(RECORDS / f"{name}.jsonl").read() for name in ("frozen-few-labels", "few-labels"))
-    ),
+    "preset-large": lambda: preset_large.page(*_records_of(preset_large, combinations)),
+    "frozen-few-labels": lambda: frozen_few_labels.page(*_records_of(frozen_few_labels, few_labels)),
     "factors": lambda: factors.page(factors.read_all()),
     "gamma/table": lambda: gamma.page([gamma.record_file(RECORDS)[cell.key] for cell in gamma.cells()]),
-    "embedding": lambda: embedding.page(sweep.record_file(RECORDS / "embedding.jsonl").read()),
-    "molecule-pretraining": lambda: molecule_pretraining.page(sweep.record_file(molecule_pretraining.RECORD).read()),
-    "molecule-rivals": lambda: molecule_rivals.page(sweep.record_file(molecule_rivals.FILE).read()),
-    "molecule-tables": lambda: molecule_tables.page(sweep.record_file(RECORDS / "molecule-tables.jsonl").read()),
-    "molecule-pairs": lambda: molecule_pairs.page(sweep.record_file(RECORDS / "molecule-pairs.jsonl").read()),
     "headroom": headroom_page,
     "learned-table": learned_table.page,
     "remade": lambda: remade.page(read_remade(RECORDS)),

@@ -17,7 +17,6 @@ from repro.documents.facts import (
     require,
     unsupervised_rows,
     unsupervised_sets,
-    workload,
 )
 from repro.intervals import estimate_over_sets
 from repro.protocols.semi_supervised import run as semi_supervised
@@ -38,6 +37,7 @@ from repro.studies import (
     strengths,
     sweep,
 )
+from repro.studies.benchmark_tables import workload
 from repro.studies.common import read_record
 from repro.studies.default_candidates import CANDIDATES
 from repro.tables.benchmarks import figure

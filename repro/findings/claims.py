@@ -171,12 +171,12 @@ def with_order(drawn: Drawn, order: Mapping[str, float], share: Share) -> list[M
     ]
 
 
-def over_values(name: str, values: Mapping[str, float], needed: int = 3) -> list[Member]:
-    """The mean of one figure for each data set, above 0; fewer than ``needed`` sets decide nothing."""
+def over_values(name: str, values: Mapping[str, float]) -> list[Member]:
+    """The mean of one figure for each data set, above 0; fewer than three sets decide nothing."""
     if not values:
         return []
     basis = ", ".join(f"{each} {value:+.2f}" for each, value in values.items())
-    if len(values) < needed:
+    if len(values) < 3:
         shown = float(np.mean(list(values.values())))
         return [Member(name, lambda chance: f"{shown:+.2f}", UNDECIDED, "no numbers", f"{len(values)} sets: {basis}")]
     found = estimate_over_sets(list(values.values()))

@@ -104,9 +104,5 @@ def page() -> str:
     return make_page("Benchmarks", *parts)
 
 
-def main() -> None:
-    write_page("benchmarks/tables", page())
-
-
 if __name__ == "__main__":
-    main()
+    write_page("benchmarks/tables", page())

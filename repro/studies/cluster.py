@@ -34,7 +34,7 @@ from joao.data.formats.smiles import Columns, iterate_molecule_table
 from joao.data.names import resolve_path
 from joao.evaluation.tables import markdown
 from joao.runs.parts import encoder_of, load_model, open_sources, write_parts
-from repro.studies.common import generated, has_record, make_page, origin, read_record, write_page, write_record
+from repro.studies.common import generated, make_page, origin, read_or_start, write_page, write_record
 
 NODES, KILLS, SEED = 3, 50, 0
 KINDS = ("worker", "node", "command")
@@ -366,7 +366,7 @@ def main() -> None:
         "speed": lambda: speed(SPEED_ROWS, given.repeats),
     }
     new = {name: make() for name, make in parts.items() if given.only in (None, name)}
-    record = read_record("cluster") if has_record("cluster") else {}
+    record = read_or_start("cluster")
     if "memory" in new:  # rows of other sizes stay
         by_size = {row["rows"]: row for row in [*record.get("memory", []), *new["memory"]]}
         new["memory"] = [by_size[rows] for rows in sorted(by_size)]

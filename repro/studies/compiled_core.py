@@ -14,17 +14,15 @@ import numpy as np
 
 from joao.config.recipe import make_recipe
 from joao.data import read_whole
-from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.tables import markdown
 from joao.runs.pretraining import pretrain
-from joao.runs.scoring import require_classes
 from repro.studies.common import (
     OLDER_DEFAULT,
     generated,
-    has_record,
     make_page,
     origin,
-    read_record,
+    read_or_start,
+    score_rows,
     write_page,
     write_record,
 )
@@ -35,7 +33,7 @@ PATHS = {"plain": False, "compiled": True}
 
 
 def main() -> None:
-    record = read_record("compiled-core") if has_record("compiled-core") else {"rows": []}
+    record = read_or_start("compiled-core", rows=[])
     done = {(row["data"], row["seed"], row["path"]) for row in record["rows"]}
     os.environ["JOAO_NATIVE"] = "avx512"
     for name in NAMES:
@@ -49,9 +47,7 @@ def main() -> None:
                 trained = pretrain(recipe, dataset, device="cpu", fast=fast)
                 seconds = time.process_time() - started
                 assert bool(trained.info.compiled) == fast
-                scores = evaluate_embeddings(
-                    trained.embed(dataset).numpy(), require_classes(dataset), partitions=[seed], jobs=1
-                )
+                scores = score_rows(trained.embed(dataset).numpy(), dataset, seed)
                 row = {"data": name, "seed": seed, "path": path, "accuracy": scores.mean, "CPU seconds": seconds}
                 record["rows"].append({**row, "level": trained.info.compiled, "loss": trained.metrics[-1].loss})
                 record |= origin()

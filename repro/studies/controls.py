@@ -11,7 +11,6 @@ Reads JOAO's records of the unsupervised table and pre-trains again, everything 
 Uniform pairs have records already. Cells that have a record are skipped.
 """
 
-import argparse
 import dataclasses
 import time
 from functools import partial
@@ -22,16 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from joao.config.recipe import make_recipe
-from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.tables import markdown, with_deviation, with_interval
 from joao.runs.pretraining import pretrain
-from joao.runs.scoring import describe_data, provenance, require_classes
-from joao.training.device import pick_device
+from joao.runs.scoring import describe_data, provenance
 from repro.protocols.cells import dataset_of
 from repro.protocols.unsupervised.run import Cell, cell_recipe, grid, record_file
 from repro.protocols.unsupervised.table import gain_between, rows
 from repro.record_files import RECORDS, Record
-from repro.studies.common import generated, make_page, write_page
+from repro.studies.common import generated, make_page, parse_options, score_rows, write_page
 from repro.tasks import run_tasks
 
 SHOWN = ("joao", "uniform", "frozen", "permuted", "opposite")
@@ -72,13 +69,7 @@ def compute(cell: Cell, folder: Path, device: str) -> None:
     recipe = make_recipe({**recipe.table(), "policy": {"name": "given", "table": table.tolist()}})
     dataset = dataset_of(cell.dataset, None)
     rows_of = pretrain(recipe, dataset, device=device).embed(dataset).numpy()
-    scores = evaluate_embeddings(
-        rows_of,
-        require_classes(dataset),
-        class_names=dataset.class_names,
-        partitions=[cell.seed],
-        device=pick_device(device).type,
-    )
+    scores = score_rows(rows_of, dataset, cell.seed, device)
     facts = {"cell": dataclasses.asdict(cell), "data": describe_data(dataset), "recipe": recipe.table()}
     record = {**facts, "scores": scores.to_json(), "seconds": time.perf_counter() - started, **provenance(device)}
     record_file(folder, "controls").write(record)
@@ -106,11 +97,7 @@ def page(records: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Controls of the learned distribution of pairs.")
-    parser.add_argument("--data", default=",".join(grid()["datasets"]))
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--device", default="cpu")
-    given = parser.parse_args()
+    given = parse_options(__doc__, data=",".join(grid()["datasets"]), jobs=1, device="cpu")
     wanted = [Cell(name, way, seed) for name in given.data.split(",") for way in CONTROLS for seed in grid()["seeds"]]
     missing = [cell for cell in wanted if record_file(RECORDS, "controls").get(cell.key) is None]
     for cell in run_tasks(partial(compute, folder=RECORDS, device=given.device), missing, given.jobs):

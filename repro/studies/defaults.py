@@ -7,10 +7,10 @@ with one-hot degrees and with a constant. Candidates that differ only in the rea
 pre-training. Cells that have a record are skipped.
 """
 
-import argparse
 import copy
 import dataclasses
 import math
+import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,6 @@ from joao.data.dataset import Dataset
 from joao.data.features import Features, make_store
 from joao.encoders import NodeEncoder
 from joao.encoders.base import PaddedEncoder
-from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.statistics import chance_level
 from joao.heads import HEADS
 from joao.objectives import PairObjective
@@ -42,7 +41,7 @@ from joao.training.steps import BatchViews, pair_losses
 from repro.protocols.cells import dataset_of
 from repro.protocols.unsupervised.run import Cell, record_file
 from repro.record_files import RECORDS, RecordFile
-from repro.studies.common import write_page
+from repro.studies.common import parse_options, score_rows, write_page
 from repro.studies.default_candidates import CANDIDATES, SEEDS, Candidate, Training
 from repro.studies.defaults_page import page
 from repro.studies.readouts import (
@@ -193,13 +192,7 @@ def compute(work: Work, records: RecordFile, device: str) -> None:
     for name, candidate in chosen.items():
         mine = {seed: encoders[seed, candidate.epochs] for seed in candidate.training_seeds(work.seed)}
         rows, *views = embeddings(candidate, mine, store, shown)
-        scores = evaluate_embeddings(
-            rows.numpy(),
-            require_classes(dataset),
-            class_names=dataset.class_names,
-            partitions=[work.seed],
-            device=pick_device(device).type,
-        )
+        scores = score_rows(rows.numpy(), dataset, work.seed, device)
         found = {"dimensions": rows.shape[1], **criteria(rows, views)}
         if candidate.later == 0 and candidate.epochs in losses:
             found["held-out loss"] = losses[candidate.epochs]
@@ -247,19 +240,13 @@ def works(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Candidates for the defaults, on development data sets.")
-    parser.add_argument("--table", default="defaults", help="name of the record file, defaults or defaults-cpu")
-    parser.add_argument("--data", default=",".join(DATA))
-    parser.add_argument("--features", default=",".join(FEATURES))
-    parser.add_argument("--candidates", default=",".join(CANDIDATES))
-    parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--device", default="cpu")
-    given = parser.parse_args()
+    lists = {"data": ",".join(DATA), "features": ",".join(FEATURES), "candidates": ",".join(CANDIDATES)}
+    # The table is the name of the record file: defaults or defaults-cpu.
+    given = parse_options(__doc__, table="defaults", **lists, seeds=SEEDS, jobs=1, device="cpu")
     data, features, names = (text.split(",") for text in (given.data, given.features, given.candidates))
     for name, known in [(each, FEATURES) for each in features] + [(each, tuple(CANDIDATES)) for each in names]:
         if name not in known:
-            parser.error(f"unknown '{name}'. Known: {', '.join(known)}.")
+            sys.exit(f"unknown '{name}'. Known: {', '.join(known)}.")
     records = record_file(RECORDS, given.table)
     left = works(records, data, features, given.seeds, names)
     for work in run_tasks(partial(compute, records=records, device=given.device), left, given.jobs):

@@ -29,9 +29,11 @@ def page(records: Records, words: Mapping[str, str], title: str = "Candidates fo
         rule for rule in ("labels", "degree", "constant") if any(split_features(place)[1] == rule for place in places)
     ]
     gains = gains_over_default(records, places, words)
+    seeds = sorted({record["cell"]["seed"] for record in records})
+    devices = sorted({record["machine"]["device"] for record in records})
     sections = [
         INTRODUCTION.format(generated=generated("defaults", intervals=True)),
-        seeds_and_devices(records),
+        f"Seeds: {', '.join(map(str, seeds))}. Device: {', '.join(devices)}.",
         "## Difference from the default",
         means(gains, places, rules, words),
     ]
@@ -57,12 +59,6 @@ def split_features(place: str) -> tuple[str, str]:
     """Split a place into data set and kind of features."""
     dataset, _, rule = place.rpartition("-")
     return dataset, rule
-
-
-def seeds_and_devices(records: Records) -> str:
-    seeds = sorted({record["cell"]["seed"] for record in records})
-    devices = sorted({record["machine"]["device"] for record in records})
-    return f"Seeds: {', '.join(map(str, seeds))}. Device: {', '.join(devices)}."
 
 
 def means(

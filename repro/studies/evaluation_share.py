@@ -27,10 +27,9 @@ from joao.training.pretrain import Pretraining
 from repro.studies.common import (
     describe_origin,
     generated,
-    has_record,
     make_page,
-    origin,
-    read_record,
+    read_or_start,
+    with_range,
     write_page,
     write_record,
 )
@@ -60,7 +59,7 @@ def measure(data: str, batch_size: int) -> dict[str, Any]:
     runs = [
         {"way": way, "seed": seed, **one_run(dataset, batch_size, count, seed, again="again" in way)}
         for seed in SEEDS
-        for way, count in rotate(ways, seed)
+        for way, count in ways[seed % len(ways) :] + ways[: seed % len(ways)]
     ]
     return {
         "data": dataset.name,
@@ -70,10 +69,6 @@ def measure(data: str, batch_size: int) -> dict[str, Any]:
         "ways": [ways[0][0], ways[-1][0], *(way for way, _ in ways[1:-1])],
         "runs": runs,
     }
-
-
-def rotate(ways: list[tuple[str, int]], turns: int) -> list[tuple[str, int]]:
-    return ways[turns % len(ways) :] + ways[: turns % len(ways)]
 
 
 def one_run(dataset: Dataset, batch_size: int, count: int, seed: int, again: bool) -> dict[str, Any]:
@@ -117,10 +112,6 @@ def shared_leaders(one: Table, other: Table) -> float:
     return float(len(leaders[0] & leaders[1]))
 
 
-def spread(values: list[float], digits: int = 3) -> str:
-    return f"{np.mean(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
-
-
 def lines(setting: dict[str, Any]) -> list[list[str]]:
     runs = {(run["way"], run["seed"]): run for run in setting["runs"]}
     tenth = setting["ways"][0]
@@ -129,10 +120,10 @@ def lines(setting: dict[str, Any]) -> list[list[str]]:
         return [np.array(runs[way, seed][kind]) for seed in SEEDS]
 
     def between(way: str, kind: str) -> str:
-        return spread([distance(*both) for both in combinations(tables(way, kind), 2)])
+        return with_range([distance(*both) for both in combinations(tables(way, kind), 2)], ".3f")
 
     def apart(way: str, kind: str) -> str:
-        return spread([distance(*both) for both in zip(tables(tenth, kind), tables(way, kind), strict=True)])
+        return with_range([distance(*both) for both in zip(tables(tenth, kind), tables(way, kind), strict=True)], ".3f")
 
     def line(way: str) -> list[str]:
         final, tenths = tables(way, "final"), tables(tenth, "final")
@@ -152,8 +143,8 @@ def lines(setting: dict[str, Any]) -> list[list[str]]:
             between(way, "mean"),
             f"{distance(np.mean(tenths, axis=0), np.mean(final, axis=0)):.3f}",
             f"{swaps_as_far(tenths, final):.2f}",
-            spread(leaders, 1),
-            spread(leaders_between, 1),
+            with_range(leaders, ".1f"),
+            with_range(leaders_between, ".1f"),
             f"{statistics.median(seconds):.2f}",
             f"{statistics.median(ratios):.2f}",
         ]
@@ -164,14 +155,8 @@ def lines(setting: dict[str, Any]) -> list[list[str]]:
 
 
 def main() -> None:
-    record: dict[str, Any] = {
-        "settings": [],
-        "training": asdict(make_recipe({}).training),
-        "seeds": list(SEEDS),
-        **origin(),
-    }
-    if has_record("evaluation-share"):
-        record = read_record("evaluation-share")
+    training = asdict(make_recipe({}).training)
+    record = read_or_start("evaluation-share", settings=[], training=training, seeds=list(SEEDS))
     for data, batch_size in SETTINGS[len(record["settings"]) :]:
         record["settings"].append(measure(data, batch_size))
         write_record("evaluation-share", record)

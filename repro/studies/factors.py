@@ -3,32 +3,39 @@
     OMP_NUM_THREADS=1 python -m repro.studies.factors --data MUTAG,PROTEINS --jobs 2
 
 Every level differs in one respect from a row of the unsupervised table, with whose records it is paired. Three levels
-use parts of the authors' code that the package does not have (:mod:`repro.studies.published_parts`). Cells that have a
+use parts of the authors' code that the package does not have (docs/deviations.md 3, 7, 9). Cells that have a
 record are skipped.
 """
 
-import argparse
 import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import numpy as np
+import torch
 from torch import Tensor
 
+from joao.augmentations import Augmentation
+from joao.augmentations.base import floor_share
 from joao.config.builder import Method, build_method
 from joao.config.recipe import Recipe, make_recipe
-from joao.core.randomness import torch_generator
+from joao.core.graphs import GraphBatch
+from joao.core.randomness import order_within_groups, random_integers, torch_generator
 from joao.data.dataset import Dataset
 from joao.data.features import Features, make_store
-from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.statistics import Gain
 from joao.evaluation.tables import markdown, with_deviation, with_interval
-from joao.runs.scoring import describe_data, provenance, require_classes
-from joao.training.device import limit_threads, make_fabric, pick_device
+from joao.heads import Heads
+from joao.policies import Policy
+from joao.policies.base import check_losses
+from joao.policies.min_max import ascend
+from joao.runs.scoring import describe_data, provenance
+from joao.training.device import limit_threads, make_fabric
 from joao.training.distributed.launch import find_process_layout
 from joao.training.model import embed
 from joao.training.pretrain import Pretraining
@@ -36,12 +43,90 @@ from repro.protocols.cells import dataset_of
 from repro.protocols.unsupervised.run import Cell, cell_recipe, grid, record_file
 from repro.protocols.unsupervised.table import gain_between, rows
 from repro.record_files import RECORDS, Record
-from repro.studies.common import generated, make_page, write_page
-from repro.studies.published_parts import HeadPerEpoch, OneSided, OwnNeighbourhood
+from repro.studies.common import generated, make_page, parse_options, score_rows, write_page
 from repro.tasks import run_tasks
 
 DATA = ("NCI1", "PROTEINS", "REDDIT-BINARY", "IMDB-BINARY")
 BASES = {"joao": "JOAO", "joaov2": "JOAOv2"}
+
+
+@final
+@dataclass(frozen=True)
+class OwnNeighbourhood(Augmentation):
+    r"""Subgraph as published for the unsupervised setting: the start and some of its own neighbours (deviation 9).
+
+    From a uniformly drawn start, a neighbour *of the start* is drawn :math:`n` times, with replacement; drawing ends
+    when :math:`\lfloor (1 - s) n \rfloor + 1` nodes are taken.
+    """
+
+    def __call__(self, batch: GraphBatch, generator: torch.Generator) -> GraphBatch:
+        if self.strength == 0:
+            return batch
+
+        of = batch.graph_of_node
+        start = batch.first_node[:-1] + random_integers(batch.nodes_per_graph, generator)
+        first_edge = batch.first_edge[start]
+        degree = (batch.first_edge[start + 1] - first_edge)[of]
+        edge = first_edge[of] + random_integers(
+            degree, generator
+        )  # one draw for each node of the graph, in the nodes' order
+        draw = torch.arange(batch.num_nodes, device=batch.device)
+        when = torch.full((batch.num_nodes,), torch.inf, dtype=torch.float64, device=batch.device)
+        when.scatter_reduce_(0, batch.source[edge[degree > 0]], draw[degree > 0].double(), "amin")
+        when[start] = -1
+        place = draw - batch.first_node[of]
+        most = floor_share(batch.nodes_per_graph, 1 - self.strength) + 1
+        taken = torch.zeros(batch.num_nodes, dtype=torch.bool, device=batch.device)
+        taken[order_within_groups(when, of)[place < most[of]]] = True
+        return batch.keep_nodes(taken & when.isfinite())
+
+
+@final
+class HeadPerEpoch(Heads):
+    """JOAOv2's heads as published: a pair of them, drawn by the policy, for all views of an epoch (deviation 7).
+
+    Which augmentation made a view does not matter, except where the losses of pairs are measured. That is done without
+    gradients and once, at the end of an epoch, and is how its end is known here. Views are projected in turn.
+    """
+
+    def __init__(self, heads: Heads, policy: Policy, generator: torch.Generator) -> None:
+        super().__init__()
+        self.heads, self.policy, self.generator = heads, policy, generator
+        self.drawn: cycle[int] | None = None
+
+    def forward(self, embeddings: Tensor, augmentation: int | Tensor) -> Tensor:
+        if not torch.is_grad_enabled():
+            self.drawn = None
+        else:
+            self.drawn = self.drawn or cycle(self.policy.sample(1, self.generator)[0].tolist())
+            augmentation = next(self.drawn)
+        projected: Tensor = self.heads(embeddings, augmentation)
+        return projected
+
+
+@final
+class OneSided(Policy):
+    """The first view is the graph itself; min-max over the augmentations of the second alone (deviation 3)."""
+
+    learns = True
+
+    def __init__(self, augmentations: Sequence[str], gamma: float, step: float) -> None:
+        super().__init__(augmentations)
+        self.gamma, self.step = gamma, step
+        (self.first,) = self.indices(["identity"])
+        size = len(self.augmentations)
+        self.prior = torch.full((size,), 1 / size, dtype=torch.float64)
+        self.probabilities = self._table(self.prior)
+
+    def update(self, pair_losses: Tensor) -> None:
+        losses = check_losses(pair_losses, len(self.augmentations))[self.first]
+        law = self.probabilities[self.first]
+        self.probabilities = self._table(ascend(law, losses, prior=self.prior, gamma=self.gamma, step=self.step))
+
+    def _table(self, law: Tensor) -> Tensor:
+        table = torch.zeros(law.numel(), law.numel(), dtype=torch.float64)
+        table[self.first] = law
+        return table
 
 
 PutIn = Callable[[Method, Recipe], Method]
@@ -147,14 +232,7 @@ def compute(cell: Cell, folder: Path, device: str) -> None:
     level, recipe, dataset = LEVELS[cell.method], level_recipe(cell), dataset_of(cell.dataset, None)
     rows_of = embeddings(recipe, dataset, device, level.put_in).numpy()
     trained = time.perf_counter()
-    scores = evaluate_embeddings(
-        rows_of,
-        require_classes(dataset),
-        class_names=dataset.class_names,
-        partitions=[cell.seed],
-        standardise=level.standardise,
-        device=pick_device(device).type,
-    )
+    scores = score_rows(rows_of, dataset, cell.seed, device, standardise=level.standardise)
     facts = {**identity(cell), "data": describe_data(dataset), "scores": scores.to_json()}
     seconds = {"seconds of pre-training": trained - started, "seconds": time.perf_counter() - started}
     record_file(folder, "factors").write({**facts, **seconds, **provenance(device)})
@@ -231,11 +309,7 @@ def describe_devices(records: Sequence[Mapping[str, Any]], datasets: Sequence[st
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="One factor at a time.")
-    parser.add_argument("--data", default=",".join(DATA))
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--device", default="cpu")
-    given = parser.parse_args()
+    given = parse_options(__doc__, data=",".join(DATA), jobs=1, device="cpu")
     wanted = [
         Cell(name, level, seed) for name in given.data.split(",") for level in COMPUTED for seed in grid()["seeds"]
     ]

@@ -16,14 +16,12 @@ import numpy as np
 
 from joao.core.provenance import command, machine, versions
 from joao.data import read_whole
-from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.tables import markdown
 from joao.runs.pretraining import pretrain
-from joao.runs.scoring import require_classes
 from joao.runs.trained import load_run
 from repro.protocols.unsupervised.run import Cell, cell_recipe, grid, record_file
 from repro.record_files import RECORDS
-from repro.studies.common import generated, make_page, publish
+from repro.studies.common import generated, make_page, publish, score_rows
 
 
 def main() -> None:
@@ -64,9 +62,7 @@ def score(arguments: argparse.Namespace) -> None:
         trained = load_run(folder, device="cpu")
         name, method = trained.info.data, folder.name.removeprefix(f"{trained.info.data}-").split("-")[0]
         seed, dataset = trained.recipe.training.seed, read_whole(trained.recipe.data)
-        scores = evaluate_embeddings(
-            trained.embed(dataset).numpy(), require_classes(dataset), partitions=[seed], jobs=2
-        )
+        scores = score_rows(trained.embed(dataset).numpy(), dataset, seed, jobs=2)
         path = "padded" if trained.info.fast else "plain"
         device = trained.info.machine.get("gpu", trained.info.machine["processor"])
         key = f"{name}|{method}|{path}, {trained.info.precision}, {device}"

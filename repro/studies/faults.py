@@ -174,14 +174,14 @@ def in_namespace(folder: Path, script: str) -> tuple[int, str, str]:
     return int(code), (folder / "said").read_text().strip(), "".join(left).strip()
 
 
-def resume_and_compare(folder: Path, run: str = "run") -> str:
+def resume_and_compare(folder: Path) -> str:
     """Resume a run and compare its weights with those of an undisturbed run."""
-    left = Run.open(folder / run)
+    left = Run.open(folder / "run")
     steps = [int(path.stem.split("-")[1]) for path in left.checkpoints()]
-    code, said = joao(folder, "pretrain", "--resume", run, "--device", "cpu", "--quiet")
+    code, said = joao(folder, "pretrain", "--resume", "run", "--device", "cpu", "--quiet")
     if code:
         return f"--resume: {said}"
-    return f"checkpoints of steps {', '.join(map(str, steps))}; resumed: {compare_weights(Run.open(folder / run))}"
+    return f"checkpoints of steps {', '.join(map(str, steps))}; resumed: {compare_weights(Run.open(folder / 'run'))}"
 
 
 def compare_weights(run: Run) -> str:

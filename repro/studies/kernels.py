@@ -10,7 +10,6 @@ takes too long to be measure.
 
 import time
 import warnings
-from collections.abc import Callable
 from statistics import median
 from typing import Any
 
@@ -43,12 +42,6 @@ def convert_to_grakel(dataset: Dataset) -> list[Any]:
     return graphs
 
 
-def seconds_of(make: Callable[[], Matrix]) -> tuple[float, Matrix]:
-    started = time.perf_counter()
-    matrix = make()
-    return time.perf_counter() - started, matrix
-
-
 def measure(data: str, kernel: str) -> dict[str, Any]:
     import grakel
 
@@ -72,8 +65,9 @@ def measure(data: str, kernel: str) -> dict[str, Any]:
     times: dict[str, list[float]] = {"ours": [], "GraKeL": []}
     for _ in range(TURNS):
         for name, make in {"ours": ours, "GraKeL": theirs}.items():
-            seconds, matrix = seconds_of(make)
-            times[name].append(seconds)
+            started = time.perf_counter()
+            matrix = make()
+            times[name].append(time.perf_counter() - started)
             if name == "ours":
                 own = matrix
     return {

@@ -8,7 +8,6 @@ everything is imported, so that a kill costs a fraction of a second; some are co
 after every step, so that many kills happen while one is being written.
 """
 
-import argparse
 import os
 import random
 import shutil
@@ -36,7 +35,7 @@ from joao.runs.folder import Run, claim_folder
 from joao.runs.pretraining import pretrain
 from joao.training.device import make_fabric
 from joao.training.finetune import Finetune
-from repro.studies.common import are_equal, describe_origin, generated, make_page, origin, publish
+from repro.studies.common import are_equal, describe_origin, generated, make_page, origin, parse_options, publish
 from repro.studies.other_kills import FolderKills, WorkerKills, fork, kill_creation, kill_finetunings, kill_workers
 
 METHODS = ("joao", "joaov2", "graphcl", "infograph")
@@ -274,8 +273,7 @@ def other_kills(draw: random.Random) -> tuple[list[WorkerKills], list[FolderKill
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.parse_args()
+    parse_options(__doc__)
     torch.set_num_threads(1)
     draw = random.Random(SEED)
     rows = []

@@ -12,7 +12,7 @@ from joao.core.pair_table import PairTable
 from joao.evaluation.tables import markdown
 from repro.protocols.unsupervised.run import Cell, grid, record_file
 from repro.record_files import RECORDS
-from repro.studies.common import generated, make_page, write_page
+from repro.studies.common import generated, make_page, with_range, write_page
 
 DATASETS = ("NCI1", "PROTEINS", "COLLAB", "REDDIT-BINARY")
 
@@ -27,16 +27,12 @@ def tables(dataset: str) -> list[PairTable]:
     return [PairTable.of(names, drawn / drawn.sum()) for names, drawn in found]
 
 
-def spread(values: list[float]) -> str:
-    return f"{np.mean(values):.2f} ({min(values):.2f} to {max(values):.2f})"
-
-
 def page() -> str:
     shares = {dataset: [table.by_augmentation() for table in tables(dataset)] for dataset in DATASETS}
     same = {dataset: [float(np.trace(table.values)) for table in tables(dataset)] for dataset in DATASETS}
     names = list(shares["NCI1"][0])
     lines = [
-        [d, str(len(shares[d])), *(spread([each[n] for each in shares[d]]) for n in names), spread(same[d])]
+        [d, str(len(shares[d])), *(with_range([each[n] for each in shares[d]]) for n in names), with_range(same[d])]
         for d in DATASETS
     ]
     header = ["data", "seeds", *names, "same augmentation twice"]
@@ -49,9 +45,5 @@ def page() -> str:
     )
 
 
-def main() -> None:
-    write_page("learned-table", page())
-
-
 if __name__ == "__main__":
-    main()
+    write_page("learned-table", page())

@@ -6,7 +6,6 @@ Scores the same rows with both, on the ten folds of partition 0. Rows that have 
 decides is in ``repro/decision-rules.md`` (2026-11-18).
 """
 
-import argparse
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +23,7 @@ from repro.protocols.cells import dataset_of
 from repro.protocols.unsupervised import run as unsupervised
 from repro.protocols.unsupervised.run import Cell, cell_kernel, cell_recipe, cell_rows
 from repro.record_files import RECORDS, Record, RecordFile
-from repro.studies.common import generated, make_page, write_page
+from repro.studies.common import generated, make_page, parse_options, write_page
 
 SETS = ("NCI1", "COLLAB")
 METHODS = ("wl", "ldp", "histogram", "untrained", "joao")
@@ -103,10 +102,7 @@ def page(records: Sequence[Record]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="The linear scorer and the exact one.")
-    parser.add_argument("--data", default=",".join(SETS))
-    parser.add_argument("--methods", default=",".join(METHODS))
-    given = parser.parse_args()
+    given = parse_options(__doc__, data=",".join(SETS), methods=",".join(METHODS))
     torch.set_num_threads(1)
     records = record_file(RECORDS)
     for name in given.data.split(","):

@@ -24,7 +24,7 @@ from joao.evaluation.tables import markdown
 from joao.runs.pretraining import pretrain
 from joao.runs.trained import TrainedEncoder, bundled_model_path, load_run
 from joao.training.model import batches_by_size
-from repro.studies.common import generated, make_page, origin, publish
+from repro.studies.common import generated, make_page, origin, publish, with_range
 from repro.studies.molecule_speed import parse
 
 EMBEDDING, BEFORE = "embedding from SMILES", "embedding from SMILES, atom by atom"
@@ -112,20 +112,16 @@ def take_turns(ways: dict[str, Callable[[], object]], count: int, repeats: int) 
 
 def ratio(rates: dict[str, list[float]], one: str, other: str) -> str:
     """Median and range of the ratios inside the turns."""
-    found = np.array(rates[one]) / np.array(rates[other])
-    return f"{np.median(found):.2f} ({found.min():.2f} to {found.max():.2f})"
+    return with_range(np.array(rates[one]) / np.array(rates[other]), middle=np.median)
 
 
 def page(record: dict[str, Any]) -> str:
     rows, training = record["rows"], record["pre-training"]
-    lines = [
-        [way, *(f"{np.median(each['rates'][way]):,.0f} ({_range(each['rates'][way])})" for each in rows)]
-        for way in rows[0]["rates"]
-    ]
+    lines = [[way, *(with_range(each["rates"][way], ",.0f", np.median) for each in rows)] for way in rows[0]["rates"]]
     lines.append(["embedding over atom by atom", *(ratio(each["rates"], EMBEDDING, BEFORE) for each in rows)])
     lines.append(["largest relative change", *(f"{each['largest relative change']:.1e}" for each in rows)])
     heads = [f"{each['data'].partition('.')[0]}, {each['molecules']:,} molecules" for each in rows]
-    trained = [[name, f"{np.median(rates):,.0f} ({_range(rates)})"] for name, rates in training["rates"].items()]
+    trained = [[name, with_range(rates, ",.0f", np.median)] for name, rates in training["rates"].items()]
     trained.append(["bf16-mixed over 32-true", ratio(training["rates"], *reversed(PRECISIONS))])
     return make_page(
         "Molecules on a CPU",
@@ -135,10 +131,6 @@ def page(record: dict[str, Any]) -> str:
         f"Pre-training JOAO on the plain path, one epoch of {training['molecules']:,} molecules, default encoder:",
         markdown(["precision", "molecules per CPU second"], trained),
     )
-
-
-def _range(rates: list[float]) -> str:
-    return f"{min(rates):,.0f} to {max(rates):,.0f}"
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@
 The rule is in ``repro/decision-rules.md``.
 """
 
-import argparse
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from joao.core.randomness import numpy_generator
 from joao.evaluation.tables import markdown
 from joao.runs.neighbors import SIMILARITIES, neighbors
 from repro.record_files import RECORDS
+from repro.studies.common import parse_options
 from repro.studies.molecule_tables import SETS, load
 from repro.studies.sweep import interval, record_file
 
@@ -67,10 +67,7 @@ def block() -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data-root", type=Path)
-    given = parser.parse_args()
-    records = record_file(FILE)
+    given, records = parse_options(__doc__, data_root=Path), record_file(FILE)
     done = {each["cell"]["dataset"] for each in records.read()}
     for name in SETS:
         if name not in done:

@@ -6,7 +6,6 @@ Needs NCI1 and PROTEINS in $JOAO_DATA. Uses CPUs and gloo, one thread per proces
 two are measured in turn, epoch by epoch.
 """
 
-import argparse
 import os
 import signal
 import subprocess
@@ -30,7 +29,7 @@ from joao.training.device import make_fabric
 from joao.training.distributed.group import ProcessGroup
 from joao.training.distributed.launch import Send, find_process_layout, run_in_processes
 from joao.training.pretrain import Pretraining
-from repro.studies.common import are_equal, generated, make_page, origin, publish
+from repro.studies.common import are_equal, generated, make_page, origin, parse_options, publish, with_range
 from repro.studies.other_kills import workers_of
 
 METHODS = ("joao", "joaov2")
@@ -248,8 +247,8 @@ def page(record: dict[str, Any]) -> str:
     speed_lines = []
     for row in record["speed"]:
         one, two, ratios = speeds(row)
-        cells = [f"{np.median(values):,.0f} ({min(values):,.0f} to {max(values):,.0f})" for values in (one, two)]
-        ratio = f"{np.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+        cells = [with_range(values, ",.0f", np.median) for values in (one, two)]
+        ratio = with_range(ratios, middle=np.median)
         works = [
             np.median([each["CPU seconds of the first process"] for each in row["epochs"][name]])
             for name in row["epochs"]
@@ -316,8 +315,7 @@ def page(record: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.parse_args()
+    parse_options(__doc__)
     torch.set_num_threads(1)
     load = os.getloadavg()
     record = {

@@ -14,11 +14,9 @@ import numpy as np
 
 from joao.baselines import Baseline, Graph2vec
 from joao.data import read_whole
-from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.tables import markdown, with_deviation
-from joao.runs.scoring import require_classes
 from repro.baselines import DGK, Sub2vec
-from repro.studies.common import generated, make_page, origin, publish
+from repro.studies.common import generated, make_page, origin, publish, score_rows
 
 DATA = "IMDB-BINARY"
 METHODS: dict[str, Callable[[int], Baseline]] = {
@@ -32,14 +30,8 @@ READERS = ("joao.baselines.doc2vec", "repro.baselines")
 
 def accuracy(name: str, seed: int) -> float:
     dataset, method = read_whole(DATA), METHODS[name](seed)
-    scores = evaluate_embeddings(
-        method.fit_transform(dataset),
-        require_classes(dataset),
-        class_names=dataset.class_names,
-        partitions=[seed],
-        kernel="linear" if method.kernel else "rbf",
-    )
-    return 100 * float(np.mean(scores.to_json()["partitions"][0]["accuracies"]))
+    rows = method.fit_transform(dataset)
+    return 100 * score_rows(rows, dataset, seed, kernel="linear" if method.kernel else "rbf").mean
 
 
 def in_order_of_file(name: str, seed: int) -> float:

@@ -31,10 +31,8 @@ from joao.core.pair_table import PairTable, strength_label
 from joao.core.plots import draw_policy
 from joao.data import Dataset, read_whole
 from joao.data.features import Features, make_store
-from joao.evaluation.embeddings import evaluate_embeddings
 from joao.evaluation.tables import markdown, with_deviation
 from joao.policies import KullbackLeibler, Policy
-from joao.runs.scoring import require_classes
 from joao.training.model import embed
 from joao.training.pretrain import Pretraining
 from repro.protocols.unsupervised.run import grid
@@ -42,10 +40,9 @@ from repro.studies.common import (
     PAGES,
     describe_origin,
     generated,
-    has_record,
     make_page,
-    origin,
-    read_record,
+    read_or_start,
+    score_rows,
     write_page,
     write_record,
 )
@@ -123,12 +120,8 @@ def one_run(dataset: Dataset, way: str, seed: int) -> dict[str, Any]:
     started = time.process_time()
     epochs = list(Pretraining(store, method, recipe.training).run())
     seconds = time.process_time() - started
-    embeddings = embed(method.encoder.eval(), store).numpy()
-    scores = evaluate_embeddings(
-        embeddings, require_classes(dataset), class_names=dataset.class_names, partitions=[seed]
-    )
     return {
-        "accuracy": 100 * float(np.mean(scores.to_json()["partitions"][0]["accuracies"])),
+        "accuracy": 100 * score_rows(embed(method.encoder.eval(), store).numpy(), dataset, seed).mean,
         "CPU seconds": seconds,
         "pool": list(method.augmentations),
         "final": np.round(epochs[-1].probabilities, 5).tolist(),
@@ -232,14 +225,8 @@ def page(record: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    record: dict[str, Any] = {
-        "data": list(DATASETS),
-        "epochs": grid()["recipe"]["training"]["epochs"],
-        "runs": [],
-        **origin(),
-    }
-    if has_record("strengths"):
-        record = read_record("strengths")
+    epochs = grid()["recipe"]["training"]["epochs"]
+    record = read_or_start("strengths", data=list(DATASETS), epochs=epochs, runs=[])
     done = {(run["data"], run["way"], run["seed"]) for run in record["runs"]}
     for data in record["data"]:
         dataset = read_whole(data)

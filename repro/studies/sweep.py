@@ -1,6 +1,5 @@
 """Many independent runs, spread over processes, with a limit on the time; one JSON line each."""
 
-import argparse
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
@@ -20,6 +19,7 @@ from joao.evaluation.statistics import Gain
 from joao.runs.trained import TrainedEncoder
 from repro.intervals import estimate_over_sets
 from repro.record_files import RECORDS, RecordFile
+from repro.studies.common import parse_options
 from repro.tasks import run_tasks
 
 Compute = Callable[[Any, Path | None, str], dict[str, Any]]
@@ -74,15 +74,8 @@ def main(
     description: str | None, name: str, cells: Callable[[Sequence[str], int], Iterable[Any]], compute: Compute
 ) -> None:
     """Compute the cells that have no record yet."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--records", type=Path, default=RECORDS / f"{name}.jsonl")
-    parser.add_argument("--data", default=",".join(SETS))
-    parser.add_argument("--data-root", type=Path)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--minutes", type=float, default=600.0)
-    given = parser.parse_args()
+    sizes = {"data": ",".join(SETS), "data_root": Path, "seeds": 5, "jobs": 1, "device": "auto", "minutes": 600.0}
+    given = parse_options(description, records=Path(RECORDS / f"{name}.jsonl"), **sizes)
     records, end = record_file(given.records), time.time() + 60 * given.minutes
     todo = [
         cell for cell in cells(given.data.split(","), given.seeds) if records.get(_key({"cell": asdict(cell)})) is None

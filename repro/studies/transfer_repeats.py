@@ -44,7 +44,7 @@ from joao.runs.scoring import describe_data, provenance
 from joao.runs.trained import TrainedEncoder, load_run
 from joao.training.device import make_fabric
 from joao.training.finetune import Finetune, Finetuning
-from repro.protocols.cells import check_known
+from repro.protocols.cells import RunOptions, check_known
 from repro.protocols.stacked_fits import Part, can_be_stacked
 from repro.protocols.transfer import run as transfer
 from repro.protocols.transfer.overlap import count, find_shared, molecules_of_test
@@ -112,26 +112,6 @@ def prepare(folder: Path, data_root: str | None) -> None:
     write_packed(molecules / f"{CORPUS}.safetensors.xz", draw_corpus(data_root))
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """Where to read and write, and how to compute.
-
-    Attributes:
-        data_root: folder that :func:`prepare` wrote.
-        out: folder of the records.
-        encoders: folder of the pre-trainings.
-        device, precision: for training.
-        stop_at: time at which pre-trainings save their state and stop.
-    """
-
-    data_root: str
-    out: Path
-    encoders: Path
-    device: str
-    precision: str
-    stop_at: float = float("inf")
-
-
 def encoder_folder(task: tuple[str, int], encoders: Path) -> Path:
     """The run of a pre-training."""
     return encoders / f"{task[0]}-{task[1]}"
@@ -142,10 +122,10 @@ def is_pretrained(task: tuple[str, int], encoders: Path) -> bool:
     return (encoder_folder(task, encoders) / "weights.safetensors").exists()
 
 
-def pretrain_one(options: Options, task: tuple[str, int]) -> None:
-    """Pre-train, or resume."""
+def pretrain_one(options: RunOptions, task: tuple[str, int], stop_at: float = float("inf")) -> None:
+    """Pre-train, or resume; save the state and stop at the time ``stop_at``."""
     folder = encoder_folder(task, options.encoders)
-    if time.time() > options.stop_at:
+    if time.time() > stop_at:
         raise Interrupted(f"{folder}: not started, because the time is over.")
     if folder.exists() and not (folder / "run.json").exists():
         shutil.rmtree(folder)  # ended while its first files were written
@@ -157,17 +137,17 @@ def pretrain_one(options: Options, task: tuple[str, int]) -> None:
         device=options.device,
         precision=options.precision,
         checkpoint_every=1,
-        should_stop=lambda: time.time() > options.stop_at,
+        should_stop=lambda: time.time() > stop_at,
     )
 
 
-def finetune_one(options: Options, cell: tuple[str, str]) -> None:
+def finetune_one(options: RunOptions, cell: tuple[str, str]) -> None:
     """Fine-tune on a data set from all pre-trainings of a method, and write the record."""
     name, method = cell
     folders = {seed: encoder_folder((method, seed), options.encoders) for seed in settings()["pretrainings"]}
     encoders = {seed: load_run(folder, device=options.device) for seed, folder in folders.items()}
     dataset = read_whole(name, options.data_root)
-    record_file(options.out).write(compute(cell, dataset, encoders, options.device, options.precision))
+    record_file(options.records).write(compute(cell, dataset, encoders, options.device, options.precision))
 
 
 def compute(cell: tuple[str, str], dataset: Dataset, encoders: Encoders, device: str, precision: str) -> Record:
@@ -224,22 +204,30 @@ def missing_cells(out: Path, methods: Sequence[str], sets: Sequence[str]) -> lis
     return [(name, method) for name, method in cells if record_file(out).get(f"{name}/{method}") is None]
 
 
-def run(options: Options, methods: Sequence[str], sets: Sequence[str], *, jobs: int, finetune_jobs: int) -> bool:
+def run(
+    options: RunOptions,
+    methods: Sequence[str],
+    sets: Sequence[str],
+    *,
+    jobs: int,
+    finetune_jobs: int,
+    stop_at: float = float("inf"),
+) -> bool:
     """Do what is missing of some methods; return whether everything of them is there."""
     started = time.monotonic()
-    wanted = list(dict.fromkeys(method for _, method in missing_cells(options.out, methods, sets)))
+    wanted = list(dict.fromkeys(method for _, method in missing_cells(options.records, methods, sets)))
     tasks = [(method, seed) for seed in settings()["pretrainings"] for method in wanted]
     todo = [task for task in tasks if not is_pretrained(task, options.encoders)]
     make_folder(options.encoders)
     try:
-        for task in run_tasks(partial(pretrain_one, options), todo, min(jobs, max(len(todo), 1))):
+        for task in run_tasks(partial(pretrain_one, options, stop_at=stop_at), todo, min(jobs, max(len(todo), 1))):
             print(f"{time.monotonic() - started:6.1f} s  pre-trained {task[0]} {task[1]}", flush=True)
     except Interrupted:
         return False
-    cells = missing_cells(options.out, methods, sets)
+    cells = missing_cells(options.records, methods, sets)
     for name, method in run_tasks(partial(finetune_one, options), cells, min(finetune_jobs, max(len(cells), 1))):
         print(f"{time.monotonic() - started:6.1f} s  fine-tuned {method} on {name}", flush=True)
-    return not missing_cells(options.out, methods, sets)
+    return not missing_cells(options.records, methods, sets)
 
 
 def main() -> None:
@@ -267,7 +255,7 @@ def main() -> None:
         return write_overlap(given.record, None)
     stop_at = time.time() + 60 * given.minutes
     encoders = given.encoders or given.out / "encoders"
-    options = Options(given.data, given.out, encoders, given.device, given.precision, stop_at)
+    options = RunOptions(given.out, given.data, given.device, given.precision, encoders=encoders)
     if given.minutes < float("inf"):
         # Fine-tuning has no checkpoints: a fit that is not finished in time is lost. Workers end with this process.
         watchdog = threading.Timer(60 * given.minutes + 10, os._exit, args=(3,))
@@ -277,7 +265,7 @@ def main() -> None:
     check_known("method", methods, settings()["methods"])
     sets = given.data_sets.split(",")
     check_known("data set", sets, settings()["datasets"])
-    finished = run(options, methods, sets, jobs=given.jobs, finetune_jobs=given.finetune_jobs)
+    finished = run(options, methods, sets, jobs=given.jobs, finetune_jobs=given.finetune_jobs, stop_at=stop_at)
     print("Everything is there." if finished else "Not finished: run the same command again.", flush=True)
 
 

@@ -19,11 +19,9 @@ def test_times_are_the_shortest_from_any_start(mutag):
     graph = nx.DiGraph()
     for node in range(80):
         graph.add_edge("start", node, weight=float(start[node]))
-    for source, target, is_edge in zip(
-        batch.source.tolist(), batch.target.tolist(), batch.is_edge.tolist(), strict=True
-    ):
-        if is_edge:
-            graph.add_edge(source, target, weight=float(waiting[target]))
+    num_edges = int(batch.first_edge[-1])  # padding comes after them
+    for source, target in zip(batch.source[:num_edges].tolist(), batch.target[:num_edges].tolist(), strict=True):
+        graph.add_edge(source, target, weight=float(waiting[target]))
     lengths = nx.single_source_dijkstra_path_length(graph, "start")
     assert found.tolist() == pytest.approx([lengths[node] for node in range(80)], rel=1e-12)
 

@@ -118,6 +118,8 @@ class SequenceTargets(Targets):
         wanted = self.values[graphs]
         predicted = outputs.reshape(*graphs.shape, self.length, self.num_classes).argmax(-1)
         in_name = wanted[..., self.length :]
+        # F1 compares sets: positions count that come before the first "end" and do not repeat an earlier word.
+        # Comparing all pairs of positions keeps the shapes fixed, as a CUDA graph needs.
         is_before_end = (predicted == self.num_classes - 1).cumsum(-1) == 0
         earlier = torch.ones(self.length, self.length, dtype=torch.bool, device=outputs.device).tril(-1)
         is_repeat = ((predicted.unsqueeze(-1) == predicted.unsqueeze(-2)) & earlier).any(-1)

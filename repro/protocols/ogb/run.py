@@ -5,6 +5,7 @@ import dataclasses
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from repro.protocols.ogb.benchmark import Benchmark, OfficialScore, benchmark_of
 from repro.record_files import Record, RecordFile
 from repro.splits import split_hash
 
+grid = partial(load_grid, "ogb")
 OgbEncoder = OgbGin | OgbMoleculeGin | SyntaxGin
 PROTOCOL = {
     "name": "OGB",
@@ -61,11 +63,6 @@ class Work:
 
     def cells(self) -> list[Cell]:
         return [Cell(self.dataset, self.method, rate) for rate in self.label_rates]
-
-
-def grid() -> dict[str, Any]:
-    """Return the grid of the table."""
-    return load_grid("ogb")
 
 
 def cells(datasets: Sequence[str] = (), methods: Sequence[str] = (), label_rates: Sequence[int] = ()) -> list[Cell]:

@@ -4,6 +4,7 @@ import dataclasses
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ from repro.protocols.semi_supervised.score import score_splits
 from repro.record_files import Record, RecordFile
 from repro.splits import few_label_splits, split_hash
 
+grid = partial(load_grid, "semi_supervised")
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -60,11 +63,6 @@ class Work:
 
     def cells(self) -> list[Cell]:
         return [Cell(self.dataset, self.method, self.seed, rate) for rate in self.label_rates]
-
-
-def grid() -> dict[str, Any]:
-    """Return the grid of the tables."""
-    return load_grid("semi_supervised")
 
 
 PAIRS = {f"{first}+{second}": (first, second) for first, second in product(POOL, POOL)}

@@ -38,6 +38,7 @@ from repro.record_files import Record, RecordFile
 from repro.splits import split_hash
 from repro.tasks import run_tasks
 
+grid = partial(load_grid, "transfer")
 PROTOCOL = {
     "name": "transfer",
     "pre-training": "other molecules, no labels",
@@ -58,11 +59,6 @@ class Cell:
     def key(self) -> str:
         """The key of its record."""
         return f"{self.dataset}/{self.method}"
-
-
-def grid() -> dict[str, Any]:
-    """Return the grid of the table."""
-    return load_grid("transfer")
 
 
 def cells(datasets: Sequence[str] = (), methods: Sequence[str] = ()) -> list[Cell]:

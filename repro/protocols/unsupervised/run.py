@@ -33,6 +33,7 @@ from repro.protocols.cells import RunOptions, check_known, compute_and_write, da
 from repro.protocols.unsupervised.multi_view import MultiViewNtXent
 from repro.record_files import Record, RecordFile
 
+grid = partial(load_grid, "unsupervised")
 # Rows of every table, whatever methods are chosen.
 REFERENCES = ("histogram", "untrained_initial", "untrained")
 
@@ -71,11 +72,6 @@ class Cell:
     def key(self) -> str:
         """The key of its record."""
         return f"{self.dataset}/{self.row}-{self.seed}"
-
-
-def grid() -> dict[str, Any]:
-    """Return the grid of the table."""
-    return load_grid("unsupervised")
 
 
 def rows_of(table: str) -> list[str]:

@@ -69,11 +69,6 @@ class PaddedBatch:
         """``(E,)`` graph of each edge; the number of the last graph for padding."""
         return take_rows(self.graph_of_node, self.target)
 
-    @property
-    def is_edge(self) -> Tensor:
-        """``(E,)`` false for padding."""
-        return torch.arange(self.num_edges, device=self.device) < self.first_edge[-1]
-
     def compact(self) -> GraphBatch:
         """Return the graphs without padding and masked nodes; the shapes depend on the graphs."""
         padded = GraphBatch(self.x, self.source, self.target, self.graph_of_node, self.num_graphs, self.edge_attr)

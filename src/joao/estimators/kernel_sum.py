@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler, normalize
 from sklearn.utils.validation import check_is_fitted
 
 from joao.core.errors import UserError, short_repr
-from joao.evaluation.svm import kernel_matrix
+from joao.evaluation.svm import finite_rows, kernel_matrix
 
 
 class KernelSum(FeatureUnion):  # type: ignore[misc]
@@ -93,7 +93,7 @@ class _Kernel:
     def __init__(self, name: str, transformer: Any, X: Any) -> None:
         self.name, self.transformer = name, transformer
         rows = self._rows(X)
-        failed = np.flatnonzero(~_are_finite(rows))
+        failed = np.flatnonzero(~finite_rows(rows))
         if len(failed):
             raise UserError(
                 f"KernelSum: {name}: {len(failed)} of {rows.shape[0]} graphs have rows with NaN or infinite numbers, "
@@ -105,7 +105,7 @@ class _Kernel:
 
     def __call__(self, X: Any) -> NDArray[np.float64]:
         rows = self._rows(X)
-        known = _are_finite(rows)
+        known = finite_rows(rows)
         kernel = np.full((rows.shape[0], self.fitted.shape[0]), np.nan)
         if known.any():
             kernel[known] = self.with_fitted(self._scale(rows[known]))
@@ -132,12 +132,3 @@ class _Kernel:
 
     def _scale(self, rows: Any) -> Any:
         return normalize(rows) if self.scaler is None else self.scaler.transform(rows.astype(np.float64))
-
-
-def _are_finite(rows: Any) -> NDArray[np.bool_]:
-    """Whether all numbers of each row are finite."""
-    if not issparse(rows):
-        return np.asarray(np.isfinite(rows).all(axis=1))
-    found = np.ones(rows.shape[0], dtype=bool)
-    found[np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))[~np.isfinite(rows.data)]] = False
-    return found

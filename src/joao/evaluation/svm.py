@@ -133,19 +133,24 @@ def check_embeddings(embeddings: ArrayLike | csr_array, classes: Classes) -> tup
             f"embeddings: expected one row, with at least one column, for each of {len(classes)} graphs; "
             f"got shape {matrix.shape}."
         )
-    if is_sparse:
-        finite = np.ones(len(classes), dtype=bool)
-        # indptr[r] is the position of row r's first value: the row of a value is the last r that does not exceed it.
-        bad = np.flatnonzero(~np.isfinite(matrix.data))
-        finite[np.searchsorted(matrix.indptr, bad, side="right") - 1] = False
-    else:
-        finite = np.isfinite(matrix).all(axis=1)
+    finite = finite_rows(matrix)
     if not finite.all():
         raise UserError(
             f"embeddings: {(~finite).sum()} of {len(classes)} rows have NaN or infinite values, first: graph "
             f"{np.argmin(finite)}. Pre-training diverged; lower its learning rate."
         )
     return matrix, classes
+
+
+def finite_rows(rows: Any) -> NDArray[np.bool_]:
+    """Whether all numbers of each row of a dense or sparse array are finite."""
+    if not issparse(rows):
+        return np.asarray(np.isfinite(rows).all(axis=1))
+    finite = np.ones(rows.shape[0], dtype=bool)
+    # indptr[r] is the position of row r's first value: the row of a value is the last r that does not exceed it.
+    bad = np.flatnonzero(~np.isfinite(rows.data))
+    finite[np.searchsorted(rows.indptr, bad, side="right") - 1] = False
+    return finite
 
 
 def _make_kernel(x: Matrix | csr_array, kernel: Kernel, standardise: bool, dtype: Any = np.float64) -> KernelOf:

@@ -6,8 +6,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from joao.config.builder import build_method
 from joao.training.steps import View
-from repro.benchmarks.counts import num_weights, work_of_step
 from repro.benchmarks.floor import Floor, scattered
+from repro.benchmarks.side_by_side import num_weights, work_of_step
 from repro.benchmarks.steps import recipe_of
 from repro.benchmarks.workloads import Workload
 

@@ -43,8 +43,8 @@ def prepared(tmp_path, monkeypatch):
     return tmp_path
 
 
-def options(folder, stop_at=float("inf")):
-    return repeats.Options(str(folder / "data"), folder / "out", folder / "encoders", "cpu", "32-true", stop_at)
+def options(folder):
+    return repeats.RunOptions(folder / "out", str(folder / "data"), "cpu", encoders=folder / "encoders")
 
 
 def test_corpus_excludes_test_molecules(prepared):
@@ -85,9 +85,14 @@ def test_cells_are_computed_once_from_packed_files(prepared):
 
 def test_stopped_run_resumes(prepared):
     with pytest.raises(Interrupted):
-        repeats.pretrain_one(options(prepared, stop_at=time.time() - 1), ("joao", 0))
+        repeats.pretrain_one(options(prepared), ("joao", 0), stop_at=time.time() - 1)
     assert not repeats.run(
-        options(prepared, stop_at=time.time() - 1), METHODS, repeats.settings()["datasets"], jobs=1, finetune_jobs=1
+        options(prepared),
+        METHODS,
+        repeats.settings()["datasets"],
+        jobs=1,
+        finetune_jobs=1,
+        stop_at=time.time() - 1,
     )
     make_folder(prepared / "encoders" / "joao-1")
     (prepared / "encoders" / "joao-1" / "recipe.toml").write_text("a run that was killed while it began")
