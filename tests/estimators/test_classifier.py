@@ -14,7 +14,6 @@ from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import accuracy_score
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
-from sklearn.utils import estimator_checks
 from torch import nn
 
 with warnings.catch_warnings():
@@ -406,24 +405,6 @@ def test_the_folder_is_the_one_of_the_library(fitted, tmp_path):
     np.testing.assert_array_equal(loaded.predict(joao.read(UNSEEN)), fitted.predict_proba(UNSEEN))
 
 
-@pytest.mark.parametrize(
-    "check",
-    [
-        "check_no_attributes_set_in_init",
-        "check_parameters_default_constructible",
-        "check_get_params_invariance",
-        "check_set_params",
-        "check_estimator_repr",
-        "check_estimator_cloneable",
-        "check_mixin_order",
-        "check_valid_tag_types",
-        "check_estimator_tags_renamed",
-    ],
-)
-def test_checks_of_scikit_learn_that_need_no_table_of_numbers(check):
-    getattr(estimator_checks, check)("JOAOClassifier", joao.JOAOClassifier())
-
-
 def test_the_folds_of_scikit_learn_cut_what_joao_reads():
     graphs = random_graphs(12, mean_nodes=5)
     labels = graphs.labels
@@ -434,7 +415,3 @@ def test_the_folds_of_scikit_learn_cut_what_joao_reads():
         model = joao.JOAOClassifier(**OPTIONS).fit(graphs[train], labels[train])
         expected.append(accuracy_score(labels[test], model.predict(graphs[test])))
     assert scores.tolist() == expected
-
-
-def test_it_reads_like_scikit_learn():
-    assert repr(joao.JOAOClassifier("runs/mutag", epochs=3)) == "JOAOClassifier(epochs=3, pretrained='runs/mutag')"

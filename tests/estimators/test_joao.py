@@ -20,7 +20,6 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
-from sklearn.utils import estimator_checks
 from torch import nn
 from typer.testing import CliRunner
 
@@ -473,28 +472,6 @@ def test_it_is_pickled_with_all_it_learned(fitted):
     copied = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_array_equal(copied.transform(GRAPHS), fitted.transform(GRAPHS))
     np.testing.assert_array_equal(copied.policy_.values, fitted.policy_.values)
-
-
-@pytest.mark.parametrize(
-    "check",
-    [
-        "check_no_attributes_set_in_init",
-        "check_parameters_default_constructible",
-        "check_get_params_invariance",
-        "check_set_params",
-        "check_estimator_repr",
-        "check_estimator_cloneable",
-        "check_mixin_order",
-        "check_valid_tag_types",
-        "check_estimator_tags_renamed",
-    ],
-)
-def test_checks_of_scikit_learn_that_need_no_table_of_numbers(check):
-    getattr(estimator_checks, check)("JOAO", joao.JOAO())
-
-
-def test_it_reads_like_scikit_learn():
-    assert repr(joao.JOAO(epochs=3, method="joaov2")) == "JOAO(epochs=3, method='joaov2')"
 
 
 def test_molecules_are_embedded_row_by_row():

@@ -9,7 +9,6 @@ from sklearn.base import clone, is_regressor
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import r2_score
 from sklearn.model_selection import KFold, cross_val_score
-from sklearn.utils import estimator_checks
 
 import joao
 from joao.config.recipe import make_recipe
@@ -233,21 +232,3 @@ def test_wrong_params_and_what_is_not_fitted():
             getattr(joao.JOAORegressor(), use)
     with pytest.raises(NotFittedError):
         joao.JOAORegressor().predict(GRAPHS)
-
-
-@pytest.mark.parametrize(
-    "check",
-    [
-        "check_no_attributes_set_in_init",
-        "check_parameters_default_constructible",
-        "check_get_params_invariance",
-        "check_set_params",
-        "check_estimator_repr",
-        "check_estimator_cloneable",
-        "check_mixin_order",
-        "check_valid_tag_types",
-        "check_estimator_tags_renamed",
-    ],
-)
-def test_checks_of_scikit_learn_that_need_no_table_of_numbers(check):
-    getattr(estimator_checks, check)("JOAORegressor", joao.JOAORegressor())
