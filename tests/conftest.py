@@ -94,6 +94,14 @@ def few_epochs(monkeypatch):
 
 
 @pytest.fixture
+def one_c(monkeypatch):
+    """SVMs try one value of C instead of seven."""
+    from joao.evaluation import svm
+
+    monkeypatch.setattr(svm, "C_GRID", (1.0,))
+
+
+@pytest.fixture
 def few_folds(monkeypatch):
     """``joao.compare`` scores two partitions of two folds."""
     import joao

@@ -291,7 +291,7 @@ def test_ogb_is_pretrained_finetuned_and_printed(repro, tmp_path, monkeypatch, o
     assert_refused(wrong, "ogbg-ppa: ", "ogbg_ppa.zip", "ROOT/ogb", "--data-root")
 
 
-def test_check_reports_differences_by_its_exit_code(repro, made_data, tmp_path):
+def test_check_reports_differences_by_its_exit_code(repro, made_data, tmp_path, one_c):
     root = made_data("MUTAG", num_graphs=40)
     cell = Cell("MUTAG", "histogram", 0)
     list(compute_missing([cell], RunOptions(tmp_path, data_root=str(root), device="cpu")))

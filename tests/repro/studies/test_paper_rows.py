@@ -4,7 +4,6 @@ import copy
 
 import pytest
 
-from joao.evaluation import svm
 from repro.protocols.semi_supervised import run as semi_supervised
 from repro.protocols.unsupervised import run as unsupervised
 from repro.studies import paper_rows
@@ -13,9 +12,8 @@ NAMES = ("COLLAB", "NCI1")
 
 
 @pytest.fixture
-def short(monkeypatch, tmp_path):
+def short(monkeypatch, tmp_path, one_c):
     """Two seeds, one epoch, narrow encoders, and no records of the repository."""
-    monkeypatch.setattr(svm, "C_GRID", (0.1, 1.0))
     monkeypatch.setattr(paper_rows, "RECORDS", tmp_path / "repository")
     for module in (semi_supervised, unsupervised):
         table = copy.deepcopy(module.grid())

@@ -11,7 +11,7 @@ from repro.studies import remade
 
 
 @pytest.fixture
-def records(made_data, tmp_path, monkeypatch):
+def records(made_data, tmp_path, monkeypatch, one_c):
     """A folder with one record, and the data to make it again."""
     root, folder = str(made_data("MUTAG", num_graphs=40)), tmp_path / "records"
     list(compute_missing([Cell("MUTAG", "histogram", 0)], RunOptions(folder, data_root=root, device="cpu")))
