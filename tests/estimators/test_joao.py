@@ -443,11 +443,6 @@ def test_save_does_not_overwrite(fitted, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
-def test_loading_what_is_not_a_run(tmp_path):
-    with refused(tmp_path, "run.json", "joao pretrain"):
-        joao.JOAO.load(tmp_path)
-
-
 @pytest.mark.slow
 def test_a_saved_model_is_a_run_of_the_command_line_and_of_another_process(tmp_path, monkeypatch):
     monkeypatch.delenv("JOAO_DATA", raising=False)
