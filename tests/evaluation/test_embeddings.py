@@ -65,13 +65,7 @@ def test_json_contains_all_scores():
         "std": None,
         "standardise": True,
         "partitions": [
-            {
-                "partition": 0,
-                "fold_hash": "a",
-                "mean": 0.625,
-                "accuracies": [0.5, 0.75],
-                "chosen_c": [1.0, 1.0],
-            }
+            {"partition": 0, "fold_hash": "a", "mean": 0.625, "accuracies": [0.5, 0.75], "chosen_c": [1.0, 1.0]}
         ],
     }
 

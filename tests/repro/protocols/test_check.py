@@ -40,15 +40,7 @@ def with_change(change):
 
 def test_identical_record_passes():
     findings = with_change(lambda again: None)
-    assert list(findings) == [
-        "recipe",
-        "graphs",
-        "splits",
-        "epochs",
-        "loss, epoch 1",
-        "loss, epoch 2 (worst)",
-        "score",
-    ]
+    assert list(findings) == ["recipe", "graphs", "splits", "epochs", "loss, epoch 1", "loss, epoch 2 (worst)", "score"]
     assert all(each.holds and each.difference == 0 for each in findings.values())
 
 

@@ -60,7 +60,7 @@ def test_row_matches_a_hand_computation():
 def test_row_as_text():
     joao = rows(RECORDS)[1]
     assert cells_of(joao) == [
-        *("NCI1", "10 %", "JOAO", "77.50 ± 10.61", "2", "+7.50 (-7.71 to +22.71)", "74.48 ± 0.27", "+3.02", "tf32"),
+        *("NCI1", "10 %", "JOAO", "77.50 ± 10.61", "2", "+7.50 (-7.71 to +22.71)", "74.48 ± 0.27", "+3.02", "tf32")
     ]
     assert len(HEADER) == len(cells_of(joao))
 

@@ -157,11 +157,7 @@ def test_every_replaced_part_is_used(dataset):
         "one_sided": lambda method: method.policy,
     }
     shown = {name: type(part(factors.LEVELS[name].put_in(method, recipe))).__name__ for name, part in kinds.items()}
-    assert shown == {
-        "own_neighbourhood": "OwnNeighbourhood",
-        "head_per_epoch": "HeadPerEpoch",
-        "one_sided": "OneSided",
-    }
+    assert shown == {"own_neighbourhood": "OwnNeighbourhood", "head_per_epoch": "HeadPerEpoch", "one_sided": "OneSided"}
     assert list(factors.published_subgraph(method, recipe).augmentations) == list(method.augmentations)
 
 

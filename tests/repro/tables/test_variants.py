@@ -67,10 +67,7 @@ def test_page_of_variants_matches_a_hand_computation():
     assert (accuracy[0][3], accuracy[0][5]) == (VARIANTS["twins"], VARIANTS["inductive"])
     assert accuracy[2:] == [
         ["MUTAG", NAMES["untrained"], "80.00 ± 7.07 [2]", "65.00 ± 7.07 [2]", interval(untrained), "", ""],
-        [
-            *("MUTAG", "JOAO", "87.50 ± 10.61 [2]", "70.00 ± 0.00 [2]", interval(joao)),
-            *("85.00 [1]", "-10.00"),
-        ],
+        [*("MUTAG", "JOAO", "87.50 ± 10.61 [2]", "70.00 ± 0.00 [2]", interval(joao)), *("85.00 [1]", "-10.00")],
     ]
     over = [
         paired_gain([[90, 100], [70, 90]], [[80, 90], [70, 80]]),
