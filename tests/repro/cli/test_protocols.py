@@ -104,13 +104,6 @@ def test_invalid_options_of_unsupervised(repro, short, tmp_path, arguments, valu
     assert list(tmp_path.rglob("*.jsonl")) == []
 
 
-def test_damaged_record_is_rejected(repro, short, tmp_path):
-    (tmp_path / "records").mkdir()
-    (tmp_path / "records/unsupervised.jsonl").write_text('{"cell": ')
-    outcome = repro("unsupervised", "--only", "MUTAG", "--methods", "uniform", "--out", "records")
-    assert_refused(outcome, "records/unsupervised.jsonl line 1: ")
-
-
 @pytest.fixture
 def short_few_labels(monkeypatch):
     """The semi-supervised tables with one seed, one epoch, a narrow encoder and more labels."""
@@ -249,13 +242,6 @@ def test_invalid_options_of_semi_supervised(repro, tmp_path, command, arguments,
     assert_refused(repro(command, *arguments), *values)
     assert (tmp_path / "file").read_text() == "precious"
     assert list(tmp_path.rglob("*.jsonl")) == []
-
-
-def test_damaged_semi_supervised_record_is_rejected(repro, tmp_path):
-    (tmp_path / "records").mkdir()
-    (tmp_path / "records/semi-supervised.jsonl").write_text('{"cell": ')
-    outcome = repro("prior", "--out", "records")
-    assert_refused(outcome, "records/semi-supervised.jsonl line 1: ")
 
 
 @pytest.mark.slow

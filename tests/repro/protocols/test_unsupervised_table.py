@@ -106,13 +106,6 @@ def test_table_has_all_records_in_grid_order(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"cell": {}, "scores": {}}'])
-def test_file_that_is_not_a_record_is_rejected(content, tmp_path):
-    record_file(tmp_path).path.write_text(content)
-    with refused(record_file(tmp_path).path):
-        unsupervised_pages(tmp_path)
-
-
 def test_bold_figures_are_the_best_and_those_whose_difference_from_it_is_inconclusive():
     near = [record("wl", seed, [0.95 - 0.2 * seed, 0.85 + 0.1 * seed]) for seed in (0, 1)]
     far = [record("gl", seed, [0.5 + seed / 100, 0.5]) for seed in (0, 1)]
