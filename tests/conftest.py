@@ -52,6 +52,13 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+def pytest_runtest_teardown(item, nextitem):
+    """Exclude, too, what the tests of a file leave behind, such as imported modules and cached data."""
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def quick_system():
     """No waiting for the disk, and forests of few trees. Yields the usual settings of forests."""
