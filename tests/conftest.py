@@ -52,6 +52,13 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+def pytest_runtest_teardown(item, nextitem):
+    """Exclude, too, what the tests of a file leave behind, such as imported modules and cached data."""
+    if nextitem is None or nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def quick_system():
     """No waiting for the disk, and forests of few trees. Yields the usual settings of forests."""
@@ -91,6 +98,14 @@ def few_epochs(monkeypatch):
     for module in (estimator, methods):
         monkeypatch.setattr(module, "make_recipe", make_short)
     matplotlib.use("agg")
+
+
+@pytest.fixture
+def one_c(monkeypatch):
+    """SVMs try one value of C instead of seven."""
+    from joao.evaluation import svm
+
+    monkeypatch.setattr(svm, "C_GRID", (1.0,))
 
 
 @pytest.fixture

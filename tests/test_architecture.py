@@ -61,8 +61,13 @@ def trees():
     return {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(ROOT.rglob("*.py"))}
 
 
+@cache
 def imports(path):
     """Every module that a file imports, also inside functions and for type checkers only."""
+    return tuple(_imports(path))
+
+
+def _imports(path):
     package = module_of(path).split(".")
     for node in ast.walk(trees()[path]):
         if isinstance(node, ast.Import):
@@ -78,6 +83,7 @@ def imports(path):
                 yield f"{module}.{alias.name}" if is_file else module
 
 
+@cache
 def called(tree):
     """The dotted names of everything that is called."""
     return {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
@@ -163,7 +169,7 @@ def test_no_global_randomness():
         if path.name != "randomness.py":
             assert not calls & seeding, path
             assert not {call for call in calls if call.startswith(("np.random.", "numpy.random."))}, path
-            assert "random" not in set(imports(path)), path
+            assert "random" not in imports(path), path
 
 
 def test_every_room_and_module_says_what_it_is_for():

@@ -11,7 +11,6 @@ import pytest
 import torch
 from scipy.optimize import brentq
 
-from joao.evaluation import svm
 from joao.policies import POLICIES
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "own_loop.py"
@@ -21,11 +20,10 @@ NOTEBOOKS = sorted(EXAMPLE.parent.glob("*.ipynb"))
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebooks_run(path, tmp_path, monkeypatch, few_epochs, few_folds, capsys):
+def test_notebooks_run(path, tmp_path, monkeypatch, few_epochs, few_folds, one_c, capsys):
     if path.stem == "molecules":
         pytest.importorskip("rdkit")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(svm, "C_GRID", (1.0,))  # instead of seven values
     names = {"__name__": "__main__"}
     for number, cell in enumerate(json.loads(path.read_text(encoding="utf-8"))["cells"]):
         if cell["cell_type"] == "code":

@@ -69,10 +69,7 @@ FEATURES = {
         tuple(map(baseline, ("dgk", "node2vec", "sub2vec", "graph2vec"))),
         ("compare MUTAG --methods graph2vec", "repro unsupervised --only MUTAG --methods wl,dgk --out table"),
     ),
-    "pandas": Feature(
-        ("pandas", "pip install pandas"),
-        (lambda model, folder: model.policy_.to_pandas(),),
-    ),
+    "pandas": Feature(("pandas", "pip install pandas"), (lambda model, folder: model.policy_.to_pandas(),)),
     "pyarrow": Feature(
         ("pyarrow", "pip install pyarrow"),
         (lambda model, folder: joao.read(write(folder / "molecules.parquet")),),

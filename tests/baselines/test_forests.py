@@ -171,8 +171,7 @@ def other_type(tensors):
 
 
 @pytest.mark.parametrize(
-    "damage",
-    [cycle, two_parents, foreign_column, not_a_number, unknown_task, negative_root, missing_part, other_type],
+    "damage", [cycle, two_parents, foreign_column, not_a_number, unknown_task, negative_root, missing_part, other_type]
 )
 def test_damaged_forests_are_refused(table, damage):
     columns, labels = table

@@ -33,11 +33,7 @@ def naive(dataset, max_degree):
 @pytest.mark.parametrize("max_degree", [3, 64])
 @pytest.mark.parametrize(
     "labels",
-    [
-        None,
-        lambda rng, n: rng.choice([-1, 4, 9], size=n),
-        lambda rng, n: rng.choice(["C", "N", "O"], size=(n, 2)),
-    ],
+    [None, lambda rng, n: rng.choice([-1, 4, 9], size=n), lambda rng, n: rng.choice(["C", "N", "O"], size=(n, 2))],
 )
 def test_counts_match_a_loop_over_nodes(labels, max_degree):
     for seed in range(3):

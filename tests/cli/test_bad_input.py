@@ -38,11 +38,7 @@ GRAPHS = {
         GRAPH + '{"edges": [[0, 9]], "num_nodes": 2}\n',
         ["joao: edges.jsonl:2: ", "[0, 9]"],
     ),
-    "NaN features": (
-        "nan.jsonl",
-        '{"edges": [], "node_attributes": [[NaN]]}\n' * 2,
-        ["joao: nan.jsonl:1: ", "'NaN'"],
-    ),
+    "NaN features": ("nan.jsonl", '{"edges": [], "node_attributes": [[NaN]]}\n' * 2, ["joao: nan.jsonl:1: ", "'NaN'"]),
     "NaN weights": (
         "nan.csv",
         "graph,source,target,weight\na,1,2,nan\nb,1,2,1\n",

@@ -7,13 +7,7 @@ import pytest
 
 from joao.baselines import BASELINES, Baseline
 from joao.comparison import methods
-from joao.comparison.methods import (
-    choose_methods,
-    has_seed,
-    make_rows,
-    method_settings,
-    missing_package,
-)
+from joao.comparison.methods import choose_methods, has_seed, make_rows, method_settings, missing_package
 from joao.config.methods import CHEAP_BASELINES, COMBINATIONS, COMPARED_METHODS
 from joao.config.recipe import METHODS, make_recipe
 from joao.data.features import Features

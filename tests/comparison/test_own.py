@@ -23,7 +23,7 @@ from tests.messages import notice, refused
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(svm, "C_GRID", (0.1, 1.0))
+    monkeypatch.setattr(svm, "C_GRID", (1.0,))
     monkeypatch.setattr(Projection, "seen", [])
 
 

@@ -168,7 +168,7 @@ def test_interrupted_before_the_first_partition(monkeypatch, tmp_path):
 
 def test_what_is_computed_is_shown_inside_a_seed(monkeypatch, caplog):
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
-    monkeypatch.setattr(svm, "C_GRID", (0.1, 1.0))
+    monkeypatch.setattr(svm, "C_GRID", (1.0,))
     graphs = random_graphs(24, mean_nodes=6, seed=5)
     with caplog.at_level("INFO", "joao"), notice("wl"):
         joao.compare(graphs, ["graphcl"], partitions=1, folds=3, epochs=2, device="cpu")
@@ -183,7 +183,7 @@ def test_what_is_computed_is_shown_inside_a_seed(monkeypatch, caplog):
 
 @pytest.mark.slow
 def test_compare_in_python(monkeypatch, tmp_path):
-    monkeypatch.setattr(svm, "C_GRID", (0.1, 1.0))
+    monkeypatch.setattr(svm, "C_GRID", (1.0,))
     graphs = random_graphs(24, mean_nodes=6, seed=5)
     options = {"partitions": 1, "folds": 3, "epochs": 1, "device": "cpu", "out": tmp_path / "record.json"}
     with notice("wl, ldp"):

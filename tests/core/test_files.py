@@ -123,7 +123,7 @@ def test_an_interruption_leaves_no_temporary_file(tmp_path):
     assert entries(tmp_path) == []
 
 
-def test_two_that_write_the_same_file_do_not_mix(tmp_path):
+def test_concurrent_writes_of_one_file_do_not_mix(tmp_path):
     def pieces():
         yield b"outer, first half, "
         write_file(tmp_path / "file", "inner")
@@ -174,7 +174,7 @@ def test_a_folder_below_a_file_cannot_be_made(tmp_path):
         make_folder(tmp_path / "file" / "folder")
 
 
-def test_check_new_lets_a_new_file_pass_and_writes_nothing(tmp_path):
+def test_check_new_file_accepts_a_new_path_and_writes_nothing(tmp_path):
     check_new_file(tmp_path / "file")
     assert entries(tmp_path) == []
 

@@ -57,7 +57,7 @@ def test_a_worker_that_dies_is_told_in_a_line_with_its_item(code, end):
         list(map_in_processes(exec, ["good = 1", f"bad = 1; import os; {code}"], 1))
 
 
-def test_each_begins_with_what_is_asked_and_items_keep_their_numbers():
+def test_begin_runs_in_each_process_and_items_keep_their_numbers():
     found = dict(map_in_processes(os.getenv, ["JOAO_TEST_WORKER", "no such name"] * 4, 2, begin=_begin))
     assert found == {number: "begun" if number % 2 == 0 else None for number in range(8)}
     assert "JOAO_TEST_WORKER" not in os.environ

@@ -9,6 +9,7 @@ import pytest
 
 import joao
 from joao.core.errors import JoaoNotice
+from joao.data import cache
 from joao.data.dataset import Standardised, concatenate_datasets
 from joao.data.duplicates import merge_duplicates
 from joao.data.formats.packed import read_packed, write_packed
@@ -152,15 +153,16 @@ def test_graphs_cannot_be_standardised():
 
 def test_cache_keeps_both_forms_apart(tmp_path, monkeypatch):
     monkeypatch.setenv("JOAO_CACHE", str(tmp_path / "cache"))
-    path = tmp_path / "large.csv"
-    path.write_text("smiles\n" + "".join(f"{'C' * (1 + number % 40)}[O-].[Na+]\n" for number in range(1000)))
+    monkeypatch.setattr(cache, "MIN_SOURCE_BYTES", 1)
+    path = tmp_path / "some.csv"
+    path.write_text("smiles\n" + "".join(f"{'C' * (1 + number % 40)}[O-].[Na+]\n" for number in range(50)))
     for _ in range(2):  # the second time from the cache
         plain, standard = joao.read(path), joao.read(path, standardise=True)
         assert plain.smiles[0] == "C[O-].[Na+]"
         assert standard.smiles[0] == "CO"
         assert not is_standardised(plain.featuriser)
         assert is_standardised(standard.featuriser)
-        assert_mentions(standard.notices[0], "1000 of 1000", "960 repeat")
+        assert_mentions(standard.notices[0], "50 of 50", "10 repeat")
 
 
 def test_shards_are_standardised_once(tmp_path):

@@ -101,10 +101,7 @@ def test_trains_with_constant_features():
     assert np.ptp(trained.embed(graphs).numpy(), axis=0).min() > 0
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"width": 0}, {"dropout": 1.0}],
-)
+@pytest.mark.parametrize("options", [{"width": 0}, {"dropout": 1.0}])
 def test_invalid_options_are_rejected(options):
     with refused("EdgeGin", *options, *options.values()):
         EdgeGin(1, 9, **options)

@@ -60,7 +60,7 @@ def fitted(pretrained):
     return joao.JOAOClassifier(pretrained, **OPTIONS).fit(GRAPHS, CLASSES)
 
 
-def test_it_is_the_fine_tuning_of_the_library(pretrained, fitted):
+def test_fit_equals_finetune(pretrained, fitted):
     expected = finetune(pretrained.trained_, DATASET, HOW, device="cpu")
     np.testing.assert_array_equal(fitted.predict_proba(UNSEEN), expected.predict(joao.read(UNSEEN)))
     assert fitted.history_ == expected.fit.epochs
@@ -79,7 +79,7 @@ def test_predictions_are_the_most_probable_classes(fitted):
     assert is_classifier(fitted)
 
 
-def test_it_learns(pretrained):
+def test_accuracy_on_new_graphs_is_above_chance(pretrained):
     """Attributes of the two classes are three deviations of a graph's mean apart."""
     model = joao.JOAOClassifier(pretrained, **{**OPTIONS, "epochs": 30}).fit(GRAPHS, CLASSES)
     many = data_list(60, seed=5)
@@ -138,7 +138,7 @@ def test_graphs_without_a_label_are_left_out(pretrained, words, gap, make):
 
 
 @pytest.mark.parametrize("kind", [joao.JOAO, joao.JOAOClassifier, joao.JOAORegressor])
-def test_an_attribute_that_ends_like_those_of_a_fit_is_none(kind):
+def test_an_attribute_set_by_the_user_does_not_count_as_fitted(kind):
     estimator = kind()
     estimator.seen_ = 1
     with pytest.raises(NotFittedError):
@@ -185,14 +185,14 @@ def test_without_y_the_graphs_bring_their_labels(pretrained, fitted):
     np.testing.assert_array_equal(given.predict_proba(UNSEEN), fitted.predict_proba(UNSEEN))
 
 
-def test_a_folder_is_as_good_as_the_model_that_was_saved_in_it(pretrained, fitted, tmp_path):
+def test_a_folder_of_a_run_equals_the_saved_model(pretrained, fitted, tmp_path):
     pretrained.save(tmp_path / "run")
     for path in (tmp_path / "run", str(tmp_path / "run")):
         model = joao.JOAOClassifier(path, **OPTIONS).fit(GRAPHS, CLASSES)
         np.testing.assert_array_equal(model.predict_proba(UNSEEN), fitted.predict_proba(UNSEEN))
 
 
-def test_none_is_from_scratch_with_the_default_encoder():
+def test_pretrained_none_trains_the_default_encoder_from_scratch():
     model = joao.JOAOClassifier(None, **OPTIONS, random_state=4).fit(GRAPHS, CLASSES)
     start = make_untrained(make_recipe({"training": {"seed": 4}}), DATASET, device="cpu")
     expected = finetune(start, DATASET, HOW, seed=4, device="cpu")
@@ -227,7 +227,7 @@ def test_load_restores_the_parameters(pretrained, tmp_path, weight):
     assert found | {"pretrained": pretrained} == expected | {"fast": loaded.fast}
 
 
-def test_a_clone_keeps_what_is_pre_trained_and_forgets_what_was_fitted(pretrained, fitted):
+def test_clone_keeps_the_pre_trained_model_and_is_not_fitted(pretrained, fitted):
     copied = clone(fitted)
     assert copied.pretrained is pretrained
     with pytest.raises(NotFittedError):
@@ -398,7 +398,7 @@ def test_loading_what_is_not_fine_tuned(pretrained, tmp_path):
         joao.JOAOClassifier.load(tmp_path / "run")
 
 
-def test_the_folder_is_the_one_of_the_library(fitted, tmp_path):
+def test_saved_folder_is_read_by_load_finetuned(fitted, tmp_path):
     fitted.save(tmp_path / "tuned")
     loaded = load_finetuned(tmp_path / "tuned", device="cpu")
     assert loaded.classes == (0, 1)

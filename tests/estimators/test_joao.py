@@ -110,7 +110,7 @@ def test_fit_transform_is_fit_and_transform(fitted):
     np.testing.assert_array_equal(joao.JOAO(**OPTIONS).fit_transform(GRAPHS), fitted.transform(GRAPHS))
 
 
-def test_graphs_it_was_not_fitted_on_are_embedded_each_by_itself(fitted):
+def test_embeddings_of_new_graphs_do_not_depend_on_other_graphs(fitted):
     unseen = data_list(5, seed=3)
     embeddings = fitted.transform(unseen)
     for number, graph in enumerate(unseen):
@@ -118,14 +118,14 @@ def test_graphs_it_was_not_fitted_on_are_embedded_each_by_itself(fitted):
     np.testing.assert_allclose(fitted.transform([*GRAPHS, *unseen])[16:], embeddings, rtol=1e-4, atol=1e-4)
 
 
-def test_labels_are_not_looked_at(fitted):
+def test_labels_have_no_effect(fitted):
     relabelled = [Data(x=graph.x, edge_index=graph.edge_index, y=number) for number, graph in enumerate(GRAPHS)]
     bare = [Data(x=graph.x, edge_index=graph.edge_index) for graph in GRAPHS]
     for graphs, y in ((GRAPHS, CLASSES), (GRAPHS, ["nonsense"]), (relabelled, None), (bare, CLASSES[::-1])):
         assert same_weights(joao.JOAO(**OPTIONS).fit(graphs, y), fitted)
 
 
-def test_labels_do_not_even_leave_the_estimator(monkeypatch):
+def test_labels_are_not_passed_to_pretrain(monkeypatch):
     seen = []
 
     def spied(recipe, dataset, **options):
@@ -138,7 +138,7 @@ def test_labels_do_not_even_leave_the_estimator(monkeypatch):
     assert (dataset.classes, dataset.class_names) == (None, ())
 
 
-def test_a_seed_decides_and_none_draws_one(fitted):
+def test_random_state_sets_the_seed_and_none_draws_one(fitted):
     other = joao.JOAO(**OPTIONS, random_state=1).fit(GRAPHS)
     assert not same_weights(other, fitted)
     first, second = (joao.JOAO(**OPTIONS, random_state=None).fit(GRAPHS) for _ in range(2))
@@ -199,13 +199,13 @@ def test_params_reach_the_recipe():
         ("uniform", None),
     ],
 )
-def test_gamma_goes_to_a_policy_that_takes_one_and_says_none(policy, gamma):
+def test_gamma_is_passed_to_policies_that_have_one(policy, gamma):
     recipe = joao.JOAO(policy=policy, gamma=0.7)._recipe()
     assert recipe.policy.options.get("gamma") == gamma
 
 
 @pytest.mark.parametrize("policy", ["min_max", "maximiser", "kullback_leibler"])
-def test_without_gamma_it_is_the_policys_own(policy):
+def test_default_gamma_is_that_of_the_policy(policy):
     assert joao.JOAO(policy=policy)._recipe().policy == make_recipe({"policy": policy}).policy
 
 
@@ -443,11 +443,6 @@ def test_save_does_not_overwrite(fitted, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
-def test_loading_what_is_not_a_run(tmp_path):
-    with refused(tmp_path, "run.json", "joao pretrain"):
-        joao.JOAO.load(tmp_path)
-
-
 @pytest.mark.slow
 def test_a_saved_model_is_a_run_of_the_command_line_and_of_another_process(tmp_path, monkeypatch):
     monkeypatch.delenv("JOAO_DATA", raising=False)
@@ -468,7 +463,7 @@ def test_a_saved_model_is_a_run_of_the_command_line_and_of_another_process(tmp_p
     assert done.stdout.strip() == str(model.policy_.top(1)[0][:2])
 
 
-def test_it_is_pickled_with_all_it_learned(fitted):
+def test_pickled_model_embeds_the_same(fitted):
     copied = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_array_equal(copied.transform(GRAPHS), fitted.transform(GRAPHS))
     np.testing.assert_array_equal(copied.policy_.values, fitted.policy_.values)

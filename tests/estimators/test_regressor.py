@@ -194,10 +194,7 @@ def test_smiles_that_are_no_molecules():
     classifier = joao.JOAOClassifier(small, **OPTIONS).fit(smiles, values > 4)
     with notice("1 of 2", "NaN", "row 1", "'nonsense'"):
         assert np.isnan(classifier.predict_proba(["CCO", "nonsense"])).any(axis=1).tolist() == [False, True]
-    with (
-        notice("1 of 2", "NaN", "row 1", "'nonsense'"),
-        refused("JOAOClassifier", "row 1", "predict_proba"),
-    ):
+    with notice("1 of 2", "NaN", "row 1", "'nonsense'"), refused("JOAOClassifier", "row 1", "predict_proba"):
         classifier.predict(["CCO", "nonsense"])
 
 

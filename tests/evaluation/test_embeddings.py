@@ -42,8 +42,8 @@ def test_the_published_form_is_passed_on():
     assert scores.to_json()["standardise"] is False
 
 
-def test_the_default_is_five_partitions_of_ten_folds():
-    x, classes = informative(40)  # small, for it is 1,800 fits
+def test_the_default_is_five_partitions_of_ten_folds(one_c):
+    x, classes = informative(40)
     told = []
     scores = evaluate_embeddings(x, classes, on_fold=lambda *call: told.append(call))
     assert [part.partition for part in scores.partitions] == [0, 1, 2, 3, 4]
@@ -65,13 +65,7 @@ def test_json_contains_all_scores():
         "std": None,
         "standardise": True,
         "partitions": [
-            {
-                "partition": 0,
-                "fold_hash": "a",
-                "mean": 0.625,
-                "accuracies": [0.5, 0.75],
-                "chosen_c": [1.0, 1.0],
-            }
+            {"partition": 0, "fold_hash": "a", "mean": 0.625, "accuracies": [0.5, 0.75], "chosen_c": [1.0, 1.0]}
         ],
     }
 

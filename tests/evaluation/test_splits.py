@@ -142,11 +142,7 @@ def test_stored_groups_replace_scaffolds(kind):
         (GRAPHS, ("random", 0.4, 0.6), ["test", 0.6, 0.4]),
         (GRAPHS, ("random", 0.4, -0.1), ["test", -0.1]),
         (UNCLASSED.subset(np.arange(2)), ("random", 0.2, 0.0), [UNCLASSED.name, "labelled", 3, 2]),
-        (
-            UNCLASSED.subset(np.arange(3)),
-            ("random", 0.3, 0.3),
-            [UNCLASSED.name, "labelled", 3, 1],
-        ),
+        (UNCLASSED.subset(np.arange(3)), ("random", 0.3, 0.3), [UNCLASSED.name, "labelled", 3, 1]),
     ],
 )
 def test_impossible_splits_are_rejected(dataset, given, values):

@@ -85,11 +85,7 @@ def test_numbers_that_look_like_classes_give_a_notice(column, shown):
 @pytest.mark.parametrize(
     ("kind", "values", "named"),
     [
-        (
-            "binary",
-            [[0, 1], [0, 1], [NAN, 0], [1, 0]],
-            ["0", "1", "2 training graphs", "a, b"],
-        ),
+        ("binary", [[0, 1], [0, 1], [NAN, 0], [1, 0]], ["0", "1", "2 training graphs", "a, b"]),
         ("numbers", [[2.5, NAN], [2.5, 7], [1, 1], [0, 0]], ["2 training graphs", "a, b"]),
     ],
 )

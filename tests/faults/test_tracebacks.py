@@ -166,14 +166,6 @@ def _with_metadata(content, **more):
     return len(packed).to_bytes(8, "little") + packed + content[8 + size :]
 
 
-@pytest.mark.parametrize("number", [DIGITS, "\u0661", "\u00b2", "1_0", " 1", "-1", "1e3", ""])
-def test_a_format_number_of_an_export_may_be_anything(number, exported, graphs, tmp_path):
-    path = tmp_path / "model.safetensors"
-    path.write_bytes(_with_metadata(exported.read_bytes(), **{"joao.format": number}))
-    assert_one_line(run("embed", path, graphs, "--out", "out.csv"))
-    assert_one_line(run("report", path, "--out", "out.html"))
-
-
 def test_a_format_number_of_packed_data_may_be_anything(graphs, tmp_path):
     assert run("pack", graphs, "--out", "packed.safetensors").code == 0
     content = (tmp_path / "packed.safetensors").read_bytes()

@@ -1,4 +1,5 @@
 import math
+from itertools import product
 
 import pytest
 import torch
@@ -29,13 +30,12 @@ def naive(first, second, temperature, positive_in_denominator, symmetric):
 
 @pytest.mark.parametrize("positive_in_denominator", [False, True])
 @pytest.mark.parametrize("symmetric", [False, True])
-@pytest.mark.parametrize("temperature", [0.1, 0.2, 0.5, 1.0])
-@pytest.mark.parametrize("size", [2, 3, 9])
-def test_matches_the_equation(positive_in_denominator, symmetric, temperature, size, generator):
-    first, second = torch.randn(2, size, 5, generator=generator(size)).unbind()
-    second[-1] = 0
-    options = (temperature, positive_in_denominator, symmetric)
-    assert NtXent(*options)(first, second).item() == pytest.approx(naive(first, second, *options), rel=1e-5)
+def test_matches_the_equation(positive_in_denominator, symmetric, generator):
+    for temperature, size in product((0.1, 0.2, 0.5, 1.0), (2, 3, 9)):
+        first, second = torch.randn(2, size, 5, generator=generator(size)).unbind()
+        second[-1] = 0
+        options = (temperature, positive_in_denominator, symmetric)
+        assert NtXent(*options)(first, second).item() == pytest.approx(naive(first, second, *options), rel=1e-5)
 
 
 def test_hand_computation():

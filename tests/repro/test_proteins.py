@@ -22,11 +22,7 @@ class OldData:
 OldData.__module__, OldData.__qualname__, OldData.__name__ = "torch_geometric.data.data", "Data", "Data"
 
 # Nodes, undirected edges in the order of the file, species and centre of each graph.
-GRAPHS = [
-    (4, [(2, 0), (3, 1), (0, 3)], 9606, 2),
-    (1, [], 3702, 0),
-    (3, [(0, 1), (2, 1)], 9606, 1),
-]
+GRAPHS = [(4, [(2, 0), (3, 1), (0, 3)], 9606, 2), (1, [], 3702, 0), (3, [(0, 1), (2, 1)], 9606, 1)]
 FUNCTIONS = [[1, 0], [0, 0], [1, 1]]
 
 

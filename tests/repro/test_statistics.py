@@ -40,11 +40,7 @@ def test_perfect_agreement(sign):
 
 @pytest.mark.parametrize(
     ("a", "b", "values"),
-    [
-        ((2, 3), (2, 3), ["(2, 3)"]),
-        ((2, 2), (3, 3), ["(2, 2)", "(3, 3)"]),
-        ((2, 2), None, ["equal", "ranks"]),
-    ],
+    [((2, 3), (2, 3), ["(2, 3)"]), ((2, 2), (3, 3), ["(2, 2)", "(3, 3)"]), ((2, 2), None, ["equal", "ranks"])],
 )
 def test_table_correlation_rejects_wrong_tables(a, b, values):
     second = np.zeros(a) if b is None else np.random.default_rng(0).normal(size=b)

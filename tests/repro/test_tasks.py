@@ -53,7 +53,7 @@ def test_lightning_has_no_advice_in_other_processes(tmp_path, capfd):
     assert "advice" not in told
 
 
-def test_several_processes_do_all_of_it_with_one_thread_each(tmp_path):
+def test_several_processes_do_all_tasks_with_one_thread_each(tmp_path):
     paths = [tmp_path / name for name in ("a", "b", "c", "wrong")]
     works = [
         "import os, pathlib, time, torch\n"
@@ -97,7 +97,7 @@ def test_other_processes_do_not_hear_ctrl_c_and_this_one_does(tmp_path, hears_ct
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ready", [False, True], ids=["workers are starting", "workers are at work"])
-def test_ctrl_c_ends_all_processes_at_once_with_one_voice(tmp_path, ready):
+def test_ctrl_c_ends_all_processes_and_prints_one_message(tmp_path, ready):
     (tmp_path / "work.py").write_text(
         "import pathlib, time\n"
         "from repro.tasks import run_tasks\n"

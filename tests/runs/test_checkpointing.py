@@ -153,10 +153,7 @@ def test_suggested_batch_size_is_half(monkeypatch):
 
 @pytest.mark.parametrize(
     ("error", "values"),
-    [
-        (WriteError("no room."), ["no room.", "step 12", "joao pretrain --resume"]),
-        (RuntimeError("a bug"), ["a bug"]),
-    ],
+    [(WriteError("no room."), ["no room.", "step 12", "joao pretrain --resume"]), (RuntimeError("a bug"), ["a bug"])],
 )
 def test_unwritable_final_weights_leave_the_last_checkpoint(tmp_path, monkeypatch, undisturbed, error, values):
     def fail(run, weights):

@@ -49,8 +49,18 @@ def dataset():
     return table(first, np.array([float("O" in text) for text in SMILES], dtype=np.float32))
 
 
-def test_prediction_is_the_mean_and_std_the_deviation_of_the_members(encoder, dataset):
-    model = train(encoder, dataset)
+@pytest.fixture(scope="module")
+def seen():
+    """The members that training reports."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def model(encoder, dataset, seen):
+    return train(encoder, dataset, on_member=seen.append)
+
+
+def test_prediction_is_the_mean_and_std_the_deviation_of_the_members(model, dataset):
     members = model.predict_members(dataset)
     assert tuple(members) == tuple(MEMBERS) == ("ecfp", "descriptors", "encoder")
     by_hand = np.stack([each.numpy() for each in members.values()])
@@ -76,9 +86,7 @@ def test_no_task_hides_another_column(encoder):
     assert columns["std_y"].tolist() == found.std[:, 0].tolist()
 
 
-def test_contributions_match_scores_by_hand(encoder, dataset):
-    seen = []
-    model = train(encoder, dataset, on_member=seen.append)
+def test_contributions_match_scores_by_hand(model, seen, dataset):
     assert seen == list(MEMBERS)
     from joao.evaluation.splits import split_graphs
 
@@ -121,8 +129,8 @@ def test_saved_and_exported_ensembles_predict_the_same(encoder, kind, tmp_path):
         assert rmse < model.scores["test"]["tasks"]["t0"]["rmse_of_mean"]
 
 
-def test_damaged_member_is_named(encoder, dataset, tmp_path):
-    train(encoder, dataset).save(tmp_path / "run")
+def test_damaged_member_is_named(model, tmp_path):
+    model.save(tmp_path / "run")
     path = tmp_path / "run" / "weights.safetensors"
     weights = load_file(path)
     for name, change in {"members.ecfp.right": 0, "members.encoder.bias": float("nan")}.items():
@@ -178,14 +186,14 @@ def test_estimators():
 
 
 @pytest.mark.parametrize("workers", [None, 2])
-def test_parts_equal_the_prediction_at_once(encoder, dataset, tmp_path, workers, jobs_here):
+def test_parts_equal_the_prediction_at_once(model, encoder, tmp_path, workers, jobs_here):
     parquet = pytest.importorskip("pyarrow.parquet")
-    train(encoder, dataset).save(tmp_path / "model")
-    table = tmp_path / "new.csv"
+    model.save(tmp_path / "model")
+    path = tmp_path / "new.csv"
     smiles = ["CCO", "c1ccncc1CC", "C(", "x", "CCN", "y", "ClCC1CCC1"]  # the second block has no molecule
-    table.write_text("id,smiles\n" + "".join(f"m{row},{text}\n" for row, text in enumerate(smiles)))
+    path.write_text("id,smiles\n" + "".join(f"m{row},{text}\n" for row, text in enumerate(smiles)))
     model = load_model(tmp_path / "model", "predict")
-    sources = open_sources(table, Columns(tasks=()))
+    sources = open_sources(path, Columns(tasks=()))
     written = write_parts(sources, model, tmp_path / "out", part_rows=2, device="cpu", workers=workers)
     assert (len(written), written.num_failures, len(written.parts)) == (7, 3, 4)
     assert jobs_here == ([workers] if workers else [])
@@ -200,6 +208,6 @@ def test_parts_equal_the_prediction_at_once(encoder, dataset, tmp_path, workers,
         np.testing.assert_allclose(known, values, atol=1e-5)
     again = write_parts(sources, model, tmp_path / "out", part_rows=2, device="cpu")
     assert again.computed == 0
-    other = train(encoder, dataset, seed=1)
+    other = train(encoder, table(NITROGEN, NITROGEN))
     with refused("model"):
         write_parts(sources, other, tmp_path / "out", part_rows=2, device="cpu")

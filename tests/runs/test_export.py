@@ -407,11 +407,7 @@ ODD_NUMBERS = ("9" * 5000, "\u0661", "\u00b2", "1_0", " 1", "-1", "1e3", "")
         ("recipe.toml", lambda text: text[:-9] + "[", ["recipe.toml", "TOML"]),
         ("recipe.toml", lambda text: text.replace('"gin"', '"jin"'), ["recipe.toml", "'jin'", "'gin'"]),
         ("recipe.toml", lambda text: text.replace("width = 24", "width = 10000000"), ["500000220000003"]),
-        (
-            "recipe.toml",
-            lambda text: text.replace("width = 24", "width = 12"),
-            ["mlps.0.0.weight", "[24, 4]"],
-        ),
+        ("recipe.toml", lambda text: text.replace("width = 24", "width = 12"), ["mlps.0.0.weight", "[24, 4]"]),
         ("metrics.jsonl", lambda text: text[:-9], ["metrics.jsonl"]),
         ("metrics.jsonl", lambda text: None, ["metrics.jsonl", "2 epochs"]),
     ],

@@ -327,6 +327,7 @@ def changed_settings(text):
         (lambda text: text[: len(text) // 2], [FILE]),
         (lambda text: "[]", [FILE]),
         (lambda text: "{}", [FILE, "'format'"]),
+        (lambda text: text.replace('"kind": ', '"kind": "numbers",\n "kind": ', 1), [FILE]),
         (changed(format=FORMAT + 1), [FILE, f"format {FORMAT + 1}"]),
         (changed(classes=["a", "b"]), ["linear.weight", "[3, 24]", "[2, 24]"]),
         (changed(fit={"epochs": [], "chosen": 1}), [FILE, "epoch 1", "of 0"]),

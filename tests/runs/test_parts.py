@@ -122,7 +122,7 @@ def test_a_lost_or_damaged_part_is_written_again(table, run, tmp_path, damage):
     assert contents(tmp_path / "out") == whole
 
 
-def test_a_part_made_from_other_things_is_not_taken(table, run, tmp_path):
+def test_a_part_of_another_input_is_computed_again(table, run, tmp_path):
     write(table, run, tmp_path / "out")
     whole = contents(tmp_path / "out")
     other = tmp_path / "other.csv"

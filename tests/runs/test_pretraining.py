@@ -241,17 +241,6 @@ def test_invalid_options_are_rejected(options, values):
         pretrain(RECIPE, GRAPHS, device="cpu", **options)
 
 
-def test_finished_runs_and_runs_without_checkpoint_are_not_resumed(tmp_path):
-    pretrain(small(), GRAPHS, folder=tmp_path / "done", device="cpu")
-    with refused(tmp_path / "done"):
-        pretrain(small(), GRAPHS, folder=tmp_path / "done", resume=True, device="cpu")
-    interrupt_after(2, tmp_path / "killed")
-    for path in Run.open(tmp_path / "killed").checkpoints():
-        path.unlink()
-    with refused(tmp_path / "killed", "checkpoint"):
-        pretrain(RECIPE, GRAPHS, folder=tmp_path / "killed", resume=True, device="cpu")
-
-
 def test_failed_run_leaves_nothing_and_interrupted_run_resumes(tmp_path):
     diverging = make_recipe({"training": {"epochs": 2, "batch_size": 5, "learning_rate": 1e30}})
     with refused("nan", "step 2", "epoch 1", "learning rate", "1e+30"):
@@ -281,14 +270,6 @@ def test_training_uses_one_thread_by_default(monkeypatch):
             assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
-
-
-def test_existing_run_is_never_overwritten(tmp_path):
-    pretrain(small(), GRAPHS, folder=tmp_path / "run", device="cpu")
-    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
-    with refused(tmp_path / "run"):
-        pretrain(small(), GRAPHS, folder=tmp_path / "run", device="cpu")
-    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
 
 
 def test_labels_never_reach_pretraining():

@@ -94,12 +94,7 @@ def test_gains_are_paired(record):
     for baseline in ("untrained", "histogram", "wl", "ldp"):
         ours, theirs = accuracies(record["run"]), accuracies(record[baseline])
         gain = paired_gain(ours, theirs)
-        assert record[f"gain over {baseline}"] == {
-            "mean": gain.mean,
-            "low": gain.low,
-            "high": gain.high,
-            "level": 0.95,
-        }
+        assert record[f"gain over {baseline}"] == {"mean": gain.mean, "low": gain.low, "high": gain.high, "level": 0.95}
         assert gain.mean == pytest.approx(np.mean(ours) - np.mean(theirs))
 
 

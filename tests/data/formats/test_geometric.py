@@ -113,27 +113,15 @@ def test_data_sets_slices_and_subsets_are_read_in_order():
             [path(2, x=torch.ones(2)), path(2, x=torch.tensor([1, 2]))],
             ("graphs[1]", " x", "torch.int64", "torch.float32", "graphs[0]"),
         ),
-        (
-            [path(2, x=torch.ones(3, 1))],
-            ("graphs[0]", " x", 2, "(3, 1)"),
-        ),
+        ([path(2, x=torch.ones(3, 1))], ("graphs[0]", " x", 2, "(3, 1)")),
         ([path(2, x="ab")], ("graphs[0]", " x", "str")),
         ([path(2, x=torch.tensor([0, torch.nan]))], ("graphs", "node attribute", 0, 1, "nan")),
         ([path(2, edge_attr=torch.ones(2, 1)), path(3)], ("graphs[1]", "edge_attr", "graphs[0]")),
         ([path(2, edge_attr=torch.ones(3, 1))], ("graphs[0]", "edge_attr", 2, "(3, 1)")),
-        (
-            [path(2), Data(edge_index=torch.tensor([[0], [3]]), num_nodes=2)],
-            ("graphs[1]", "edge_index", 3, 0, 1),
-        ),
-        (
-            [Data(edge_index=torch.tensor([[-1], [0]]), num_nodes=2)],
-            ("graphs[0]", "edge_index", -1, 0, 1),
-        ),
+        ([path(2), Data(edge_index=torch.tensor([[0], [3]]), num_nodes=2)], ("graphs[1]", "edge_index", 3, 0, 1)),
+        ([Data(edge_index=torch.tensor([[-1], [0]]), num_nodes=2)], ("graphs[0]", "edge_index", -1, 0, 1)),
         ([Data(edge_index=torch.ones(3, 2).long(), num_nodes=2)], ("graphs[0]", "edge_index", "(3, 2)")),
-        (
-            [Data(edge_index=torch.zeros(2, 2), num_nodes=2)],
-            ("graphs[0]", "edge_index", "torch.float32"),
-        ),
+        ([Data(edge_index=torch.zeros(2, 2), num_nodes=2)], ("graphs[0]", "edge_index", "torch.float32")),
         ([path(2), Data()], ("graphs[1]", "num_nodes", "edge_index")),
         ([path(2, x=torch.ones(2, 1, device="meta"))], ("graphs[0]", " x")),
         (

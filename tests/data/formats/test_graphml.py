@@ -19,11 +19,7 @@ def coloured(graph, **fields):
 
 
 def test_graphs_with_labels_attributes_weights_and_classes(neighbours):
-    graphs = [
-        coloured(nx.cycle_graph("pqrs"), y=1),
-        coloured(nx.star_graph(4), y=0),
-        coloured(nx.empty_graph(2), y=1),
-    ]
+    graphs = [coloured(nx.cycle_graph("pqrs"), y=1), coloured(nx.star_graph(4), y=0), coloured(nx.empty_graph(2), y=1)]
     dataset = read(graphs)
     for index, graph in enumerate(graphs):
         position = {node: number for number, node in enumerate(graph.nodes)}
@@ -88,10 +84,7 @@ def with_node(**data):
         ([nx.Graph()], ("graphs", 0)),
         (nx.path_graph(3), ("Graph", "[graph]")),
         ([nx.path_graph(3), Data(num_nodes=1)], ("graphs[1]", "Data", "graphs[0]", "Graph")),
-        (
-            [nx.Graph([(0, 1)], y=[1, 2])],
-            ("graphs[0]", "label", "[1, 2]"),
-        ),
+        ([nx.Graph([(0, 1)], y=[1, 2])], ("graphs[0]", "label", "[1, 2]")),
     ],
 )
 def test_invalid_graphs_are_rejected(graphs, values):
@@ -99,13 +92,7 @@ def test_invalid_graphs_are_rejected(graphs, values):
         read(graphs)
 
 
-@pytest.mark.parametrize(
-    ("labels", "values"),
-    [
-        ([1.5, 1], (0, 0, "'label'", "1.5")),
-        ([1, "C"], (0, 1, "'C'", 1)),
-    ],
-)
+@pytest.mark.parametrize(("labels", "values"), [([1.5, 1], (0, 0, "'label'", "1.5")), ([1, "C"], (0, 1, "'C'", 1))])
 def test_invalid_node_labels_are_rejected(labels, values):
     graph = nx.path_graph(2)
     nx.set_node_attributes(graph, dict(enumerate(labels)), "label")

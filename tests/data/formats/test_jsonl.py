@@ -82,15 +82,9 @@ GOOD = '{"edges": [[0, 1]], "node_labels": [1, 2]}'
         ('{"edges": [], "num_nodes": 1, "num_nodes": 1}', (2, "'num_nodes'")),
         ('{"edges": [], "num_nodes": 1}', (2, "'node_labels'", 1)),
         ('{"edges": [], "node_labels": [1], "node_attributes": [["a"]]}', (1, "'node_attributes'", 2)),
-        (
-            '{"edges": [], "node_labels": [1], "label": [1]}',
-            (2, "'label'", "[1]"),
-        ),
+        ('{"edges": [], "node_labels": [1], "label": [1]}', (2, "'label'", "[1]")),
         ('{"edges": [], "node_labels": [1], "label": 0.5}', (2, "'label'", "0.5")),
-        (
-            '{"edges": [[0, 0]], "node_labels": [1], "edge_attributes": []}',
-            (2, 0, "'edge_attributes'", 1),
-        ),
+        ('{"edges": [[0, 0]], "node_labels": [1], "edge_attributes": []}', (2, 0, "'edge_attributes'", 1)),
         ("[" * 100_000, (2, "JSON")),
     ],
 )
@@ -106,10 +100,7 @@ def test_errors_name_the_line(write, line, values):
         (b"\xff\xfe\x00", ("graphs.jsonl", 1, "UTF-8", "0xff")),
         (b'{"edges": [], "node_attributes": [[NaN]]}', ("graphs.jsonl", 1, "'NaN'")),
         (b'{"edges": [], "node_attributes": [[1e39]]}', ("graphs", "node attribute", 0, 0, "inf")),
-        (
-            b'{"edges": [], "node_attributes": [["a"]]}',
-            ("graphs.jsonl", 1, "'node_attributes'", '["a"]'),
-        ),
+        (b'{"edges": [], "node_attributes": [["a"]]}', ("graphs.jsonl", 1, "'node_attributes'", '["a"]')),
         (b'{"edges": [], "node_attributes": [[]]}', ("graphs.jsonl", 1, "'node_attributes'", "[]")),
     ],
 )

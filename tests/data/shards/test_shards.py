@@ -183,6 +183,8 @@ def test_damage_that_is_detected_on_opening(as_shards):
     told = (folder / INDEX).read_text()
     changed(folder / INDEX, **{"joao.shards": 2})
     assert_told(refusal(folder), str(folder / INDEX), 2)
+    (folder / INDEX).write_text(told.replace('"name": ', '"name": "other",\n "name": ', 1))
+    assert_told(refusal(folder), str(folder / INDEX))
     (folder / INDEX).write_text(told)
     changed(folder / INDEX, complete=False)
     assert_told(refusal(folder), str(folder), "joao pack")

@@ -3,15 +3,12 @@
 import pytest
 
 from repro.tables.benchmarks import (
-    exponent_table,
     fit_line,
     growth_table,
-    page_table,
     part_lines,
     ratio_lines,
     reading_lines,
     row_lines,
-    setting_line,
     svm_lines,
 )
 from tests.messages import assert_mentions
@@ -52,15 +49,6 @@ def test_ratios_of_cpu_time_need_one_thread():
         assert_mentions(absent, "PyGCL", "ImportError.")
 
 
-def test_the_machine():
-    roof = {"GFLOP/s": 1234.5, "GB/s": 9.6}
-    cpu = {"machine": {"processor": "Abacus", "threads": 1}, "roof": roof}
-    assert_mentions(setting_line(cpu), "Abacus", "1 thread", "1,234 GFLOP/s", "10 GB/s")
-    gpu = {"machine": {"processor": "Abacus", "gpu": "Loom", "threads": 2}, "roof": roof}
-    assert_mentions(setting_line(gpu), "Loom", "2 threads")
-    assert "Abacus" not in setting_line(gpu)
-
-
 def test_growth():
     fit = {"exponent": 1.004, "smallest": 100, "largest": 1000}
     axis = {
@@ -93,40 +81,6 @@ def test_the_svm_protocol(identical, word):
     told = svm_lines(svm)
     assert_mentions(told[0], 2, "Looms", "4,110 x 96", word)
     assert told[1:] == ["plain, 1 job: 21.0 s, ours, 2 jobs: 3.50 s", "plain, 1 job / ours, 2 jobs: 6.00"]
-
-
-def test_page_has_rows_and_comparisons_of_every_workload():
-    setting = {
-        "machine": {"device": "cpu", "processor": "Abacus", "threads": 1},
-        "roof": {"GFLOP/s": 1234.4, "GB/s": 5.6},
-        "workloads": [
-            {
-                **WORKLOAD,
-                "name": "Looms",
-                "origin": "made",
-                "graphs": 10,
-                "nodes per graph": 3.0,
-                "directed edges per graph": 4.0,
-                "features": 2,
-                "encoder": "gin 3x32",
-                "precision": "32-true",
-                "batches": 1,
-                "batch size": 10,
-                "work of a step": {"GraphCL": {"flop": 2e9, "bytes": 3e6}},
-            }
-        ],
-    }
-    page = page_table({"command": "joao bench", "settings": [setting]})
-    assert "| GraphCL step | 2.00 (1.00 to 30.0) | 64,000 | 3.0 | 0.5 | 12 |" in page
-    assert_mentions(page, "Abacus", "Looms", "gin 3x32", "32-true", "2.00 GFLOP", "3.00 MB")
-    assert any(line.startswith("- PyGCL") and "ImportError." in line for line in page.splitlines())
-
-
-def test_exponents():
-    fit = {"exponent": 1.004, "smallest": 100, "largest": 1000}
-    assert exponent_table({"graphs": {"fits": {"an epoch": fit}}}).splitlines()[-1] == (
-        "| graphs (100 to 1,000) | an epoch | 1.00 |"
-    )
 
 
 def test_reading():

@@ -40,15 +40,7 @@ def with_change(change):
 
 def test_identical_record_passes():
     findings = with_change(lambda again: None)
-    assert list(findings) == [
-        "recipe",
-        "graphs",
-        "splits",
-        "epochs",
-        "loss, epoch 1",
-        "loss, epoch 2 (worst)",
-        "score",
-    ]
+    assert list(findings) == ["recipe", "graphs", "splits", "epochs", "loss, epoch 1", "loss, epoch 2 (worst)", "score"]
     assert all(each.holds and each.difference == 0 for each in findings.values())
 
 
@@ -81,7 +73,7 @@ def test_tolerance_matches_a_hand_computation():
     assert findings["loss, epoch 2 (worst)"].difference == pytest.approx(0.095)
 
 
-def test_fresh_record_passes_exactly_and_forged_record_fails(made_data, tmp_path):
+def test_fresh_record_passes_exactly_and_forged_record_fails(made_data, tmp_path, one_c):
     root, cell = str(made_data("MUTAG", num_graphs=40)), Cell("MUTAG", "histogram", 0)
     list(compute_missing([cell], RunOptions(tmp_path, data_root=root, device="cpu")))
     options = RunOptions(tmp_path / "unused", data_root=root, device="cpu")

@@ -63,10 +63,7 @@ def short(monkeypatch):
 def test_table_has_every_row_of_the_paper():
     wanted = cells(["ogbg-ppa", "ogbg-code2"])
     assert len(wanted) == len(set(wanted)) == 2 * 4 * 2
-    assert cells(["ogbg-molbace"], ["joao"], [1]) == [
-        Cell("ogbg-molbace", "none", 1),
-        Cell("ogbg-molbace", "joao", 1),
-    ]
+    assert cells(["ogbg-molbace"], ["joao"], [1]) == [Cell("ogbg-molbace", "none", 1), Cell("ogbg-molbace", "joao", 1)]
     for given, value in (((["ogbg-mol"], []), "ogbg-mol"), (([], ["joa"]), "joa"), (([], [], [5]), "5")):
         with refused(f"'{value}'"):
             cells(*given)

@@ -37,12 +37,7 @@ def test_every_training_graph_can_be_labelled():
 
 
 @pytest.mark.parametrize(
-    ("rate", "values"),
-    [
-        (0.0, ["rate", 0.0]),
-        (1.5, ["rate", 1.5]),
-        (0.005, ["0.5 %", 200, 1, 2]),
-    ],
+    ("rate", "values"), [(0.0, ["rate", 0.0]), (1.5, ["rate", 1.5]), (0.005, ["0.5 %", 200, 1, 2])]
 )
 def test_too_few_labels_are_rejected(rate, values):
     with refused("labels", *values):
@@ -74,7 +69,4 @@ def test_validation_selects_and_the_test_part_is_evaluated_once():
     watched, part = Watched(), labelled_part(SPLIT, 0.1, 3, CLASSES)
     score = score_seed(watched, part, 3)
     assert (score.seed, score.epoch, score.validation, score.test) == (3, 2, 0.8, 0.6)
-    assert watched.shown == [
-        ("fit", part.train.tolist(), SPLIT.validation.tolist()),
-        ("score", SPLIT.test.tolist()),
-    ]
+    assert watched.shown == [("fit", part.train.tolist(), SPLIT.validation.tolist()), ("score", SPLIT.test.tolist())]

@@ -4,10 +4,7 @@ import math
 
 import pytest
 
-from repro.protocols.ogb.run import record_file
-from repro.protocols.ogb.table import HEADER, cells_of, overview, rows
-from repro.tables.names import NAMES
-from repro.tables.pages import ogb_pages
+from repro.protocols.ogb.table import HEADER, cells_of, rows
 from repro.tables.paper import ogb
 from tests.messages import assert_mentions
 
@@ -50,21 +47,3 @@ def test_ogbg_code2_is_compared_with_the_figures_of_ogbg_code():
     assert ogb("none", "ogbg-code2", 1).mean == 6.06
     assert ogb("joao", "ogbg-molbbbp", 1) is None
     assert ogb("joao", "ogbg-ppa", 5) is None
-
-
-def test_overview_has_all_columns_of_the_paper():
-    shown = overview(rows(RECORDS), [("ogbg-code2", 1)], ["none", "joao", "joaov2"])
-    assert shown.header()[1:] == ["ogbg-code2, 1 %", "ogbg-ppa, 10 %"]
-    assert shown.cells() == [
-        [NAMES["none"], "(6.1)", "55.0 ± 7.1 (56.0, -1.0) [2]"],
-        ["JOAO", "(6.8)", "**67.0** ± 4.2 (60.9, +6.1) [2]"],
-        ["JOAOv2", "(7.7)", "(59.3)"],
-    ]
-
-
-def test_documents_include_all_records(tmp_path):
-    record_file(tmp_path).write(*RECORDS, record("joao", [0.9, 0.8], "ogbg-molbbbp", 1))
-    pages = ogb_pages(tmp_path).texts
-    lines = [line for line in pages["table.md"].splitlines() if line.startswith("| ogbg")]
-    assert [line.split(" | ")[2] for line in lines] == [NAMES["none"], NAMES["joao"], NAMES["joao"]]
-    assert "(16.0)" in pages["overview.md"]

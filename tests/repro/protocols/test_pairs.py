@@ -63,13 +63,6 @@ def test_shares_are_matched_by_name_not_position():
     assert found.correlation.value == pytest.approx(1)
 
 
-@pytest.mark.parametrize("missing", ["identity+identity", "none", "joao"])
-def test_missing_pair_gives_no_correlation(missing):
-    left = [each for each in records(DRAWN, dataset="PROTEINS") if each["cell"]["method"] != missing]
-    assert agreements(left) == {}
-    assert list(agreements([*left, *records(DRAWN)])) == ["NCI1"]
-
-
 def test_reversed_pairs_stand_in_for_missing_ones():
     gains = DRAWN / 10
     upper = [each for each in records(gains) if not is_lower(each["cell"]["method"])]
@@ -97,19 +90,6 @@ def test_only_common_seeds_are_compared():
     assert found.num_seeds == 2
     np.testing.assert_array_equal(found.gains.values, expected.gains.values)
     np.testing.assert_array_equal(found.shares.values, expected.shares.values)
-
-
-def test_draws_of_another_method_are_those_of_the_same_seeds():
-    made = [*records(DRAWN / 10, seeds=[0]), joao(0, DRAWN.T, method="joaov2"), joao(1, 24 - DRAWN, method="joaov2")]
-    found = agreements(made, "joaov2")["NCI1"]
-    assert found.num_seeds == 1
-    np.testing.assert_allclose(found.shares.values, DRAWN.T / 300)
-    np.testing.assert_allclose(agreements(made)["NCI1"].shares.values, DRAWN / 300)
-
-
-def test_other_label_rates_are_ignored():
-    other = [{**each, "cell": {**each["cell"], "label_rate": 1}} for each in records(DRAWN)]
-    assert agreements(other) == {}
 
 
 def test_records_with_different_labels_are_rejected():

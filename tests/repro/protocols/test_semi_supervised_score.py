@@ -75,10 +75,7 @@ def test_every_fold_is_fitted_and_tested_once(monkeypatch):
     expected = []
     for number, split in enumerate(SPLITS):
         seed = derive_seed(5, f"fold {number}")
-        expected += [
-            ("fit", split.train.tolist(), split.validation.tolist(), seed),
-            ("logits", split.test.tolist()),
-        ]
+        expected += [("fit", split.train.tolist(), split.validation.tolist(), seed), ("logits", split.test.tolist())]
     assert asked == expected
     for split, score in zip(SPLITS, scores.folds, strict=True):
         ones = sum(CLASSES[graph] == 1 for graph in split.test)

@@ -6,8 +6,8 @@ import pytest
 
 from joao.evaluation.statistics import Gain
 from repro.intervals import estimate_difference
-from repro.protocols.transfer.run import grid, record_file
-from repro.protocols.transfer.table import HEADER, cells_of, overview, rows
+from repro.protocols.transfer.run import record_file
+from repro.protocols.transfer.table import HEADER, cells_of, rows
 from repro.tables.pages import transfer_pages
 from tests.messages import assert_mentions, refused
 
@@ -53,16 +53,6 @@ def test_row_matches_a_hand_computation():
     assert cells_of(forest)[2] == ""
 
 
-def test_test_molecules_in_the_corpus_are_shown_for_the_corpus_that_was_counted():
-    counted = {"test": 204, "with stereochemistry": 13, "without stereochemistry": 15}
-    overlap = {"corpus": ZINC["molecules"], "left out": 17, "sets": {"bbbp": counted}}
-    none, joao, _ = rows(RECORDS, overlap)
-    assert (none.shared, joao.shared) == ("", "15 of 204 (13 with the same stereochemistry)")
-    assert rows(RECORDS, {**overlap, "corpus": 5})[1].shared == ""
-    (note,) = overview(rows(RECORDS, overlap), overlap).paragraphs
-    assert_mentions(note, "bbbp", "15", "13", "204", "17", "1,234,567")
-
-
 def test_scores_on_different_splits_are_not_compared():
     _, joao = rows([RECORDS[0], record("joao", [0.7, 0.8], split_hash="other", corpus=ZINC)])
     assert joao.gain is None
@@ -72,42 +62,6 @@ def test_encoders_of_different_corpora_are_not_combined():
     other = record("infomax", [0.7], corpus={**ZINC, "fingerprint": "b", "data": "mine"})
     with refused("records", "zinc, mine"):
         rows([*RECORDS, other])
-
-
-def test_average_needs_every_data_set():
-    more = [record("none", [0.5], dataset="bace"), record("joao", [0.8], dataset="bace", corpus=ZINC)]
-    lines = {line[0]: line for line in overview(rows([*RECORDS, *more])).cells()}
-    # Paper: none 65.8 and 70.1, JOAO 70.22 and 77.34. These records of bace have no last epoch.
-    assert lines["no pre-training, epoch by validation"][-1] == "57.5 (67.9, -10.4)"
-    assert lines["JOAO, epoch by validation"][-1] == "76.5 (73.8, +2.7)"
-    forest = lines["random forest on ECFP"]
-    assert (forest[2], forest[-1]) == ("", "")
-    assert lines["JOAO, last epoch"][1].startswith("75.0 ± 7.1 (70.2, +4.8)")
-
-
-def test_the_best_figures_are_those_of_a_rule():
-    records = [
-        record("none", [0.60, 0.62], [0.80, 0.82]),
-        record("joao", [0.70, 0.72], [0.70, 0.72], corpus=ZINC),
-        record("graphcl", [0.90, 0.92], [0.50, 0.52], corpus=ZINC),
-    ]
-    bold = {line[0] for line in overview(rows(records)).cells() if line[1].startswith("**")}
-    assert bold == {"no pre-training, last epoch", "GraphCL (rule pool), epoch by validation"}
-    bold = {line[0] for line in overview(rows([*records, record("ecfp", [0.85, 0.87])])).cells() if "**" in line[1]}
-    assert bold == {"GraphCL (rule pool), epoch by validation"}  # the forest is compared with all lines
-
-
-def test_every_method_and_data_set_has_a_name_and_paper_figures():
-    table = rows(
-        [
-            record(method, [0.5], dataset=name, corpus=ZINC)
-            for name in grid()["datasets"]
-            for method in grid()["methods"]
-        ]
-    )
-    assert all(row.name != row.method for row in table)
-    without = {row.method for row in table if row.paper is None}
-    assert without == {"ecfp", "joao_ecfp"}
 
 
 def test_documents_are_written_from_records(tmp_path):

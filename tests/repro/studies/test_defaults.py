@@ -18,7 +18,7 @@ from joao.runs.pretraining import pretrain
 from joao.runs.trained import make_untrained
 from joao.training.pretrain import Pretraining
 from repro.protocols.unsupervised.run import record_file
-from repro.studies import defaults, defaults_page, readouts
+from repro.studies import defaults, readouts
 from tests.messages import refused
 
 
@@ -216,41 +216,3 @@ def test_records_match_the_estimator_and_are_written_once(data, tmp_path, monkey
     monkeypatch.setitem(defaults.CANDIDATES, "log", changed)
     with refused(records.path, "MSRC_9-constant/log-0"):
         defaults.works(records, ["MSRC_9"], ["constant"], 1, NAMES)
-
-
-def record(place, name, seed, accuracies, seconds=1.0, rank=10.0):
-    return {
-        "cell": {"dataset": place, "method": name, "seed": seed, "inductive": False},
-        "scores": {"mean": float(np.mean(accuracies)), "partitions": [{"fold_hash": "f", "accuracies": [*accuracies]}]},
-        "criteria": {"dimensions": 96, "effective rank": rank},
-        "chance": {"A": 0.4, "B": 0.5125}[place[0]],
-        "seconds of pre-training": seconds,
-        "machine": {"device": "cpu"},
-    }
-
-
-def test_page_matches_a_hand_computation():
-    base, records = np.linspace(0.5, 0.59, 10), []
-    shifts = {"A-labels": 0.02, "A-constant": 0.04, "B-labels": 0.01, "B-constant": -0.01}
-    for place, shift in shifts.items():
-        for seed in range(2):
-            records.append(record(place, "default", seed, base))
-            records.append(record(place, "wide", seed, base + shift, seconds=3.0, rank=20.0))
-            if place != "B-constant":
-                records.append(record(place, "log", seed, base - 0.1, rank=5.0))
-    page = defaults_page.page(records, {"default": "base", "wide": "wide", "log": "log", "never": "never"})
-    lines = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")]
-    overview = {line[0]: line[1:] for line in lines[:4]}
-    assert overview["candidate"] == ["labels", "constant", "all", "higher", "lower", "of"]
-    # A set counts once: A +3, B 0. With one degree of freedom t is 12.706; the deviation is 3 / sqrt(2).
-    half = 12.7062 * (3 / math.sqrt(2)) / math.sqrt(2)
-    assert overview["wide"][2:] == [f"+1.50 ({1.5 - half:+.2f} to {1.5 + half:+.2f})", "3", "1", "4"]
-    assert overview["wide"][0].startswith("+1.50 (")
-    assert overview["log"] == ["-10.00 (-10.00 to -10.00)", "", "", "0", "3", "3"]
-    assert ["wide", "56.50; +2.00 (+2.00 to +2.00)", "55.50; +1.00 (+1.00 to +1.00)"] in lines
-    assert ["log", "44.50; -10.00 (-10.00 to -10.00)", ""] in [line + [""] * (3 - len(line)) for line in lines]
-    assert ["wide", "3.0", "96", "", "", "", "20"] in [line + [""] * (7 - len(line)) for line in lines]
-    assert [line[1:] for line in lines].count(["40.00", "51.25"]) == 2
-    assert "never" not in page
-    # Three candidates in the same order by rank and accuracy on three places, 1; B-constant has two, too few.
-    assert "effective rank +1.00" in page

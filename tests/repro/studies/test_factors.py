@@ -17,7 +17,7 @@ from joao.policies import Given
 from joao.runs.pretraining import pretrain
 from repro.protocols.unsupervised.run import Cell, cell_recipe, record_file
 from repro.studies import factors
-from tests.messages import assert_mentions, refused
+from tests.messages import refused
 
 
 @pytest.fixture
@@ -157,11 +157,7 @@ def test_every_replaced_part_is_used(dataset):
         "one_sided": lambda method: method.policy,
     }
     shown = {name: type(part(factors.LEVELS[name].put_in(method, recipe))).__name__ for name, part in kinds.items()}
-    assert shown == {
-        "own_neighbourhood": "OwnNeighbourhood",
-        "head_per_epoch": "HeadPerEpoch",
-        "one_sided": "OneSided",
-    }
+    assert shown == {"own_neighbourhood": "OwnNeighbourhood", "head_per_epoch": "HeadPerEpoch", "one_sided": "OneSided"}
     assert list(factors.published_subgraph(method, recipe).augmentations) == list(method.augmentations)
 
 
@@ -187,41 +183,6 @@ def test_every_level_changes_only_its_factor():
     for name, keys in single.items():
         (key,) = keys
         assert key.split(".")[-1].split("_")[0] in name or key in ("policy.gamma", "features"), (name, key)
-
-
-def record(dataset, method, seed, accuracies):
-    partition = {"fold_hash": "f", "accuracies": list(accuracies)}
-    return {
-        "cell": {"dataset": dataset, "method": method, "seed": seed, "inductive": False},
-        "scores": {"partitions": [partition]},
-        "machine": {"device": "cpu"},
-    }
-
-
-def test_page_matches_a_hand_computation():
-    base = np.linspace(0.5, 0.59, 10)
-    records = []
-    for seed in range(5):
-        for name in ("NCI1", "PROTEINS"):
-            records += [record(name, method, seed, base) for method in ("joao", "joaov2")]
-            shift = 0.02 if name == "NCI1" else -0.03
-            records.append(record(name, "gamma_1", seed, base + shift))
-            records.append(record(name, "epochs_5", seed, base + 0.01 * (-1) ** np.arange(10)))
-        records.append(record("NCI1", "degree", seed, base - 0.01))
-    records.append(record("NCI1", "unscaled", 0, base - 0.1))  # four seeds are missing
-    page = factors.page(records)
-    lines = {line.split(" | ")[0].strip("| "): line for line in page.splitlines() if line.startswith("| ")}
-    assert lines["gamma 1 (0.1)"] == (
-        "| gamma 1 (0.1) | 56.50; +2.00 (+2.00 to +2.00) | 51.50; -3.00 (-3.00 to -3.00) | -0.50 |"
-    )
-    assert lines[factors.LEVELS["degree"].words].endswith("(-1.00 to -1.00) |  |  |")
-    assert lines[factors.LEVELS["unscaled"].words].endswith("|  |  |  |")
-    (counted,) = [line for line in page.splitlines() if "5 intervals" in line]
-    assert_mentions(counted, 3)
-    gamma, epochs, degree = [line for line in page.splitlines() if line.startswith("- ")]
-    assert 0 < gamma.index("gamma 1 (0.1)") < gamma.index("NCI1") < gamma.index("PROTEINS")  # first what it raises
-    assert ("5 epochs (20)" in epochs, "NCI1" in epochs, "PROTEINS" in epochs) == (True, False, False)
-    assert ("degree" in degree, "NCI1" in degree, "PROTEINS" in degree) == (True, True, False)
 
 
 def test_record_is_written_once_and_another_recipe_is_rejected(made_data, tmp_path, monkeypatch):

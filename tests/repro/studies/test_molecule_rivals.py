@@ -114,20 +114,6 @@ def test_verdicts_need_five_sets_and_an_interval_without_0():
     assert_mentions(few[2], "5 sets")
 
 
-def test_moleculenet_is_shown_as_roc_auc_on_its_own():
-    text = study.page([record(SETS[0], 0.6, 0.5, 0.7), record("bace", 0.15, 0.125, 0.25)])
-    of_bace = [line for line in text.splitlines() if line.startswith(f"| {study.METHODS['ensemble']} | 87.5 |")]
-    assert len(of_bace) == 1
-    assert of_bace[0].count("|") == 5  # method, mean, seconds and one data set
-
-
-def test_missing_sets_are_listed():
-    text = study.page([record(SETS[2], 0.6, 0.5, 0.7)])
-    line = next(line for line in text.splitlines() if line.startswith("Missing sets"))
-    assert_mentions(line, SETS[0], SETS[-1])
-    assert SETS[2] not in line
-
-
 def test_start_and_rate_are_those_of_a_straight_line():
     commands = {"x": {str(study.SMALL): 3 + study.SMALL / 50, str(study.LARGE): 3 + study.LARGE / 50}}
     speed = {

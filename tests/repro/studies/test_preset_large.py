@@ -19,11 +19,3 @@ def test_the_mean_is_that_of_the_differences(shift, verdict):
     text = study.page(list(records(shift)), list(records(0, nested=True)))
     assert f"| COX2 | 60.00 | {60 + 100 * shift:.2f} | {100 * shift:.2f} |" in text
     assert verdict in text
-
-
-def test_sets_without_five_seeds_are_left_out():
-    few = [*records(0.02, SETS[:4]), *records(0.02, SETS[4:], seeds=4)]
-    text = study.page(few, list(records(0, nested=True)))
-    assert SETS[3] in text
-    assert SETS[4] not in text
-    assert "+2.00" not in text  # four sets

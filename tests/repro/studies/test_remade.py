@@ -11,7 +11,7 @@ from repro.studies import remade
 
 
 @pytest.fixture
-def records(made_data, tmp_path, monkeypatch):
+def records(made_data, tmp_path, monkeypatch, one_c):
     """A folder with one record, and the data to make it again."""
     root, folder = str(made_data("MUTAG", num_graphs=40)), tmp_path / "records"
     list(compute_missing([Cell("MUTAG", "histogram", 0)], RunOptions(folder, data_root=root, device="cpu")))
@@ -40,13 +40,3 @@ def test_another_processor_is_another_measurement(records, tmp_path):
     (out / "remade.jsonl").write_text(json.dumps(line) + "\n")
     remade.main([*arguments, "--out", str(out)])
     assert len(read_remade(out)) == 2
-
-
-def test_page_counts_records_by_protocol_and_devices():
-    machines = {"recorded": {"machine": {"processor": "A"}}, "again": {"machine": {"processor": "B", "gpu": "C"}}}
-    spread = {"first loss": 0.5, "later losses": None, "score": 0.25}
-    line = {"record": "MUTAG/joao-0", "protocol": "ogb", "devices": "CPU and GPU", **spread, **machines}
-    text = remade.page([line, {**line, "first loss": 0.0, "score": 0.0}])
-    # Root mean squares of (0.5, 0) and (0.25, 0), times three.
-    assert "| ogb | CPU and GPU | 2 | 1 | 0.5 |  | 0.25 | 1.1 | 1e-05 | 0.53 |" in text
-    assert "| MUTAG/joao-0 | A | C | 0.5 |  | 0.25 |" in text

@@ -37,11 +37,6 @@ def test_methods_that_do_not_learn_have_no_table(method):
     assert learned_markdown([record(0, [[1, 0], [0, 0]], method)]) == ""
 
 
-def test_records_without_policy_are_ignored():
-    inductive = {"cell": {"dataset": "MUTAG", "method": "joao", "seed": 0, "inductive": True}}
-    assert learned_tables([inductive]) == {}
-
-
 def test_learned_tables_have_a_page(tmp_path):
     scores = {"partitions": [{"fold_hash": "a", "accuracies": [0.5, 1.0]}]}
     machine = {"device": "cpu", "processor": "P"}

@@ -81,9 +81,7 @@ def test_every_table_has_its_records_in_grid_order(tmp_path):
     # Of one label rate: (0 + 6 + 12 + 18 + 24) / 300 of the views are the same twice.
     assert [
         [*line[:2], line[-1]] for line in table(tmp_path / "semi-supervised/learned.md") if line[1:2] == [joao]
-    ] == [
-        *(["NCI1", joao, "0.20"], ["PROTEINS", joao, "0.20"], ["COLLAB", joao, "0.20"]),
-    ]
+    ] == [*(["NCI1", joao, "0.20"], ["PROTEINS", joao, "0.20"], ["COLLAB", joao, "0.20"])]
 
 
 def test_complete_pairs_have_a_figure(tmp_path):

@@ -1,14 +1,23 @@
-"""The page of stricter protocols against figures worked out by hand."""
+"""The pages beside the unsupervised table, against figures worked out by hand."""
 
 from joao.evaluation.statistics import paired_gain
 from repro.intervals import estimate_difference
 from repro.protocols.unsupervised.run import record_file
-from repro.protocols.unsupervised.variants import variants_markdown
+from repro.protocols.unsupervised.variants import (
+    COSTS_HEADER,
+    OBJECTIVES_HEADER,
+    STRENGTHS_HEADER,
+    cost_lines,
+    objective_lines,
+    strength_lines,
+    variants_markdown,
+)
 from repro.tables.names import NAMES
 from repro.tables.pages import unsupervised_pages
 from repro.tables.rows import VARIANTS
 
-CPU = {"processor": "a processor"}
+CPU = {"processor": "a processor", "device": "cpu"}
+GPU = {**CPU, "device": "cuda", "gpu": "a card"}
 
 
 def record(method, seed, accuracies, folds="usual", **variant):
@@ -48,7 +57,7 @@ def interval(gain):
     return f"{gain.mean:+.2f} ({gain.low:+.2f} to {gain.high:+.2f})"
 
 
-def test_page_matches_a_hand_computation():
+def test_page_of_variants_matches_a_hand_computation():
     accuracy, gain, twins = tables(variants_markdown([*USUAL, *OTHERS])).values()
     # Other folds: the variances of both sides add up. JOAO's 95 and 80 become 70 and 70, the untrained 85 and 75 become
     # 70 and 60. The inductive encoder has one seed and no interval.
@@ -58,10 +67,7 @@ def test_page_matches_a_hand_computation():
     assert (accuracy[0][3], accuracy[0][5]) == (VARIANTS["twins"], VARIANTS["inductive"])
     assert accuracy[2:] == [
         ["MUTAG", NAMES["untrained"], "80.00 ± 7.07 [2]", "65.00 ± 7.07 [2]", interval(untrained), "", ""],
-        [
-            *("MUTAG", "JOAO", "87.50 ± 10.61 [2]", "70.00 ± 0.00 [2]", interval(joao)),
-            *("85.00 [1]", "-10.00"),
-        ],
+        [*("MUTAG", "JOAO", "87.50 ± 10.61 [2]", "70.00 ± 0.00 [2]", interval(joao)), *("85.00 [1]", "-10.00")],
     ]
     over = [
         paired_gain([[90, 100], [70, 90]], [[80, 90], [70, 80]]),
@@ -97,3 +103,47 @@ def test_other_pages_exclude_variants(tmp_path):
     assert "variants.md" not in without
     assert variants_markdown([*USUAL, *OTHERS]) in with_them.pop("variants.md")
     assert with_them == without
+
+
+def test_costs_match_a_hand_computation():
+    found = [record("wl", seed, [0.8 + seed / 100] * 2) for seed in range(5)]
+    found[0] |= {"peak bytes": 3_000_000}
+    found[1] |= {"seconds of pre-training": 2.0, "peak bytes": 9_000_000}
+    found[2] |= {"seconds of pre-training": 9.0, "peak bytes": None}
+    found[3] |= {"seconds of pre-training": 0.5, "machine": GPU}
+    del found[4]["seconds of pre-training"]
+    on_cpu, on_gpu = cost_lines(found)
+    assert on_cpu[:5] == ["MUTAG", NAMES["wl"], "81.0", "2.0", "9"]
+    assert CPU["processor"] in on_cpu[5]
+    assert on_gpu == ["MUTAG", NAMES["wl"], "83.0", "0.5", "", "a card"]
+    assert len(COSTS_HEADER) == 6
+
+
+def test_objectives_with_and_without_joao_match_a_hand_computation():
+    found = [
+        *(record("uniform", 0, [0.5, 0.5]), record("uniform", 1, [0.6, 0.6])),
+        *(record("joao", 0, [0.6, 0.6]), record("joao", 1, [0.7, 0.7])),
+        *(record("barlow_twins_uniform", 0, [0.5, 0.7]), record("barlow_twins_joao", 1, [0.5, 0.5])),
+        record("bootstrap_joao", 0, [0.5, 0.5]),
+    ]
+    assert objective_lines(found) == [
+        ["MUTAG", "NT-Xent", "55.00 ± 7.07", "65.00 ± 7.07", "+10.00 (+10.00 to +10.00)", "2"],
+        ["MUTAG", "Barlow Twins", "60.00", "50.00", "", "1"],  # no seed in common
+    ]
+    assert len(OBJECTIVES_HEADER) == 6
+
+
+def test_learned_strengths_match_a_hand_computation():
+    nci1, alone = {"dataset": "NCI1"}, record("joao", 0, [0.1, 0.1], dataset="DD")
+    found = [
+        *(record("joao", 0, [0.5, 0.5]), record("joao", 1, [0.6, 0.6])),
+        *(record("joao_strengths", 0, [0.6, 0.6]), record("joao_strengths", 1, [0.7, 0.7])),
+        *(record("joao", 0, [0.8, 0.9], **nci1), record("joao_strengths", 1, [0.8, 0.8], **nci1), alone),
+    ]
+    of_mutag, of_nci1, average = strength_lines(found)
+    assert of_mutag == ["MUTAG", "55.00 ± 7.07", "65.00 ± 7.07", "+10.00 (+10.00 to +10.00)", "2"]
+    assert of_nci1 == ["NCI1", "85.00", "80.00", "", "1"]  # no seed in common
+    assert average[1:] == ["70.00", "72.50", "+2.50", ""]
+    assert "2" in average[0]
+    assert len(STRENGTHS_HEADER) == 5
+    assert strength_lines([alone]) == []
