@@ -5,7 +5,6 @@ import re
 
 import pytest
 
-from joao.cli import inputs
 from joao.comparison import record as recording
 from tests.cli.conftest import assert_refused, last_command
 from tests.messages import assert_mentions
@@ -15,7 +14,7 @@ HEAD = ("--folds", 3, "--partitions", 1, "--epochs", 1, "--device", "cpu")
 
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch):
-    monkeypatch.setattr(inputs, "all_cores", lambda: None)
+    monkeypatch.setattr(recording, "run_in_processes", lambda tasks, jobs, on_step: recording.run_here(tasks, on_step))
 
 
 def test_table_verdict_record_and_continuing(joao, labelled, tmp_path):
@@ -113,8 +112,7 @@ def test_invalid_input(joao, labelled, unlabelled, tmp_path, arguments, values):
     assert_refused(outcome, *values)
 
 
-def test_too_few_molecules_are_refused(joao, tmp_path, monkeypatch):
+def test_too_few_molecules_are_refused(joao, tmp_path):
     pytest.importorskip("rdkit")
-    monkeypatch.setattr(inputs, "all_cores", lambda: 1)
     (tmp_path / "assays.csv").write_text("smiles,toxic\nCCO,1\nCCN,0\n")
     assert_refused(joao("compare", "assays.csv"), "joao: assays.csv: ", "1 scaffold", "5 folds")

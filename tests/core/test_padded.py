@@ -32,7 +32,6 @@ def test_the_room_left_over_is_no_part_of_a_graph(mutag, graphs):
     assert padded.keep.tolist() == [True] * plain.num_nodes + [False] * 9
     assert padded.source[-5:].tolist() == padded.target[-5:].tolist() == [last] * 5
     assert padded.first_edge[plain.num_nodes :].unique().tolist() == [plain.num_edges]
-    assert padded.is_edge.tolist() == [True] * plain.num_edges + [False] * 5
     assert not padded.x[plain.num_nodes :].any()
 
 
