@@ -121,6 +121,21 @@ def test_frozen_encoder_is_unchanged_and_the_linear_layer_learns(trained):
     assert losses[1][2] < losses[1][0]  # a convex problem
 
 
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_channel_that_was_silent_in_training_does_not_blow_up_a_new_graph(trained, frozen):
+    silent = dataclasses.replace(trained, encoder=copy.deepcopy(trained.encoder))
+    norm, linear = silent.encoder.norms[0], silent.encoder.mlps[0][2]
+    with torch.no_grad():
+        linear.weight[3], linear.bias[3] = 0, -1  # below the bend of the ReLU: it stays there, whatever is learned
+        norm.running_mean[3] = norm.running_var[3] = 0
+    model = tuned(silent, how=dataclasses.replace(HOW, frozen=frozen))
+    tuned_norm = model.trained.encoder.norms[0].eval()
+    activated = torch.zeros(1, 8).index_fill(1, torch.tensor([3]), 0.5)
+    change = (tuned_norm(activated) - tuned_norm(torch.zeros(1, 8)))[0, 3].item()
+    variance = 0.0 if frozen else 1.0  # a frozen encoder is never changed
+    assert change == pytest.approx(0.5 * tuned_norm.weight[3].item() / (variance + tuned_norm.eps) ** 0.5)
+
+
 def test_training_from_scratch_ignores_the_run_weights(trained):
     blank = dataclasses.replace(trained, encoder=make_untrained(RECIPE, GRAPHS, device="cpu").encoder)
     with torch.no_grad():

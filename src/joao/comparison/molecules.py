@@ -142,9 +142,8 @@ def _finetune(data: Labelled, work: Work, plan: TablePlan, on_state: OnState) ->
     targets = BinaryTargets(values) if data.kind == "binary" else NumberTargets(values)
     settings = Finetune(plan.epochs, 32, patience=0, balanced=True, standardise=True)
     fabric = make_fabric(plan.device, plan.precision)
-    fitting = Finetuning(
-        trained.store(data.dataset), targets, copy.deepcopy(trained.encoder), settings, fabric, seed=work.seed
-    )
+    store, encoder = trained.store(data.dataset), copy.deepcopy(trained.encoder)
+    fitting = Finetuning(store, targets, encoder, settings, fabric, seed=work.seed, resets_silent=True)
     epochs = itertools.count(1)
 
     def on_epoch(_: object) -> None:

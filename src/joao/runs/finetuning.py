@@ -348,7 +348,9 @@ def finetune(
         fit, classifier = Fit((), 0), Classifier(encoder, targets.num_outputs).to(fabric.device)
         nn.init.zeros_(classifier.linear.weight)
     else:
-        fitting = Finetuning(trained.store(dataset), targets, encoder, settings, fabric, fast=fast, seed=seed)
+        fitting = Finetuning(
+            trained.store(dataset), targets, encoder, settings, fabric, fast=fast, seed=seed, resets_silent=True
+        )
         fit = fitting.fit(
             torch.from_numpy(parts.train), torch.from_numpy(parts.validation), seed, on_epoch, should_stop=should_stop
         )

@@ -21,7 +21,13 @@ from joao.training.device import make_fabric, matmul_precision
 from joao.training.fast.batches import choose_fast_path, find_padding_obstacle
 from joao.training.fast.steps import PaddedFinetuningSteps
 from joao.training.metrics import Fit, FitEpoch
-from joao.training.model import batches_by_size, calibrate, split_into_batches
+from joao.training.model import (
+    batches_by_size,
+    calibrate,
+    preserve_buffers,
+    reset_silent_channels,
+    split_into_batches,
+)
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -107,6 +113,8 @@ class Finetuning:
         pool: augmentations; every training batch is augmented with one of them, drawn uniformly; empty: none.
         fast: whether to train on padded batches; None: on a GPU, if possible.
         seed: seed of the initial weights of the linear layer.
+        resets_silent: whether validation and the result of a fit use :func:`joao.training.model.reset_silent_channels`,
+            unless the encoder is frozen. The published code has nothing like it.
     """
 
     def __init__(
@@ -119,7 +127,9 @@ class Finetuning:
         pool: Sequence[Augmentation] = (),
         fast: bool | None = None,
         seed: int = 0,
+        resets_silent: bool = False,
     ) -> None:
+        self.resets_silent = resets_silent and not settings.frozen
         self.fabric = fabric or make_fabric("cpu", "32-true")
         self.device = self.fabric.device
         self.store, self.targets = store.to(self.device), targets.to(self.device)
@@ -193,6 +203,8 @@ class Finetuning:
                 break
         self.last = self.state()
         self.set_state(chosen_state)
+        if self.resets_silent:
+            reset_silent_channels(self.classifier)
         return Fit(tuple(epochs), chosen)
 
     def restore_last_epoch(self) -> None:
@@ -298,7 +310,10 @@ class Finetuning:
 
     def _logits(self, batches: Sequence[GraphBatch]) -> Tensor:
         self.classifier.eval()
-        return torch.cat([self.classifier.classify(self.classifier.encoder(batch)) for batch in batches]).float()
+        with preserve_buffers(self.classifier):
+            if self.resets_silent:
+                reset_silent_channels(self.classifier)
+            return torch.cat([self.classifier.classify(self.classifier.encoder(batch)) for batch in batches]).float()
 
     def state(self) -> list[Tensor]:
         """Return a copy of the tensors of the classifier's ``state_dict``."""

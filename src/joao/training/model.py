@@ -160,7 +160,7 @@ def preserve_buffers(module: nn.Module) -> Iterator[None]:
 @contextmanager
 def frozen_statistics(module: nn.Module) -> Iterator[None]:
     """Do not update the running statistics of batch normalisation; unlike :func:`preserve_buffers`, with gradients."""
-    norms = [each for each in module.modules() if isinstance(each, nn.modules.batchnorm._BatchNorm)]
+    norms = _batch_norms(module)
     momenta = [norm.momentum for norm in norms]
     for norm in norms:
         norm.momentum = 0.0
@@ -193,6 +193,22 @@ def calibrate_by_recipe(encoder: Encoder, store: Store, recipe: Recipe) -> None:
 
 
 @torch.no_grad()
+def reset_silent_channels(model: nn.Module) -> None:
+    r"""Set the running variance of channels that were constant in training, such as silent ReLUs, to 1.
+
+    The first graph to activate such a channel would be scaled by :math:`1 / \sqrt{\epsilon}`, which is more than 300.
+    Graphs that leave the channel constant keep their output.
+    """
+    for norm in _batch_norms(model):
+        if norm.running_var is not None:
+            norm.running_var.copy_(torch.where(norm.running_var < norm.eps, 1.0, norm.running_var))
+
+
+def _batch_norms(model: nn.Module) -> list[nn.modules.batchnorm._BatchNorm]:
+    return [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+
+
+@torch.no_grad()
 def calibrate(
     encoder: Encoder, store: Store, batch_size: int, generator: torch.Generator, graphs: Tensor | None = None
 ) -> None:
@@ -201,7 +217,7 @@ def calibrate(
     This is one pass without labels, in random batches as in training; ``generator`` and the indices ``graphs`` ``(n,)``
     are on the CPU.
     """
-    norms = [module for module in encoder.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+    norms = _batch_norms(encoder)
     momenta = [norm.momentum for norm in norms]
     for norm in norms:
         norm.reset_running_stats()
