@@ -38,7 +38,7 @@ from repro.studies.common import generated, make_page, origin, read_or_start, wr
 
 NODES, KILLS, SEED = 3, 50, 0
 KINDS = ("worker", "node", "command")
-KILL_ROWS, KILL_PART_ROWS = 150_000, 1_000
+KILL_ROWS, KILL_PART_ROWS = 1_500_000, 10_000
 MEMORY_ROWS = (1_000_000, 10_000_000)
 SPEED_ROWS, SPEED_PART_ROWS, REPEATS = 4_096, 256, 3
 TINY = ["--epochs", "1", "--set", "encoder.width=4", "--set", "encoder.layers=1"]
