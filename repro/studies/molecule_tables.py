@@ -142,7 +142,7 @@ def predict_members(
         predicted["frozen_forest"], seconds["frozen_forest"] = cache.get(f"{own}-forest", lambda: forest("encoder"))
     if cell.part == "finetuned":
         plan = TablePlan(model=encoder, device="cpu")
-        work, data = Work(split, cell.seed, ("finetuned",)), Labelled(dataset, kind, {})
+        work, data = Work(split, cell.seed, ("finetuned",), 0), Labelled(dataset, kind, {})
         predicted["finetuned"], seconds["finetuned"] = cache.get(
             f"{own}-finetuned", lambda: predict_split(work, data=data, plan=plan)[0]["finetuned"]
         )

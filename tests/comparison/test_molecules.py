@@ -104,7 +104,7 @@ def test_record_has_every_method_and_its_scores_by_hand(quick):
     data = Labelled(table, "binary", molecules.molecule_columns(table.smiles, ("ecfp", "descriptors")))
     expected = []
     for fold in molecule_folds(table, "scaffold", 2, 0):
-        predicted, seconds = predict_split(Work(fold, 0, ("mean", "ecfp")), data=data, plan=quick)
+        predicted, seconds = predict_split(Work(fold, 0, ("mean", "ecfp"), 0), data=data, plan=quick)
         expected.append(roc_auc_score(table.targets[fold.test, 0], predicted["ecfp"][:, 0]))
         assert np.unique(predicted["mean"]) == pytest.approx(table.targets[np.concatenate(fold[:2])].mean())
         assert seconds.keys() == {"mean", "ecfp"}
@@ -120,7 +120,7 @@ def test_labels_of_test_molecules_reach_no_model(quick):
     changed[fold.test] += 100
     columns = molecules.molecule_columns(table.smiles, ("ecfp", "descriptors"))
     columns["encoder"] = columns["descriptors"]
-    work = Work(fold, 0, [name for name in METHODS if name != "ensemble"])
+    work = Work(fold, 0, [name for name in METHODS if name != "ensemble"], 0)
     before, after = (
         predict_split(work, data=Labelled(molecules.replace(table, targets=targets), "numbers", columns), plan=quick)[0]
         for targets in (table.targets, changed)
@@ -178,7 +178,7 @@ def test_ensemble_is_the_mean_of_its_members_and_takes_their_time(quick):
     columns = molecules.molecule_columns(table.smiles, ("ecfp", "descriptors"))
     columns["encoder"] = columns["descriptors"]
     methods = [*molecules.MEMBERS, "ensemble"]
-    predicted, seconds = predict_split(Work(fold, 0, methods), data=Labelled(table, "numbers", columns), plan=quick)
+    predicted, seconds = predict_split(Work(fold, 0, methods, 0), data=Labelled(table, "numbers", columns), plan=quick)
     parts = [predicted[name] for name in molecules.MEMBERS]
     assert predicted["ensemble"] == pytest.approx((parts[0] + parts[1] + parts[2]) / 3)
     assert seconds["ensemble"] >= sum(seconds[name] for name in molecules.MEMBERS)
@@ -207,6 +207,34 @@ def test_other_records_are_not_continued(quick, tmp_path, monkeypatch):
         with refused(path.name, *values):
             compare_table(table, quick, out=path)
     assert path.read_text() == text.replace("0.5", "[0.5]", 1)
+
+
+def test_only_scores_are_read_from_a_record_and_infinite_ones_are_refused(quick, tmp_path, monkeypatch):
+    table, path = make_table(), tmp_path / "record.json"
+    record = compare_table(table, quick, out=path).record
+    damaged = json.loads(path.read_text())
+    del damaged["sizes"]
+    damaged["methods"]["tanimoto"]["seconds"][0][1] = None  # so that its group counts as missing in this fold
+    path.write_text(json.dumps(damaged))
+    fits = []
+
+    def count(work, *arguments, **options):
+        fits.append(repr(work))
+        return predict_split(work, *arguments, **options)
+
+    monkeypatch.setattr(molecules, "predict_split", count)
+    again = compare_table(table, quick, out=path)
+    assert len(fits) == 1
+    assert fits[0].startswith("seed 0, fold 2: mean, ecfp")
+    assert again.heading == TableComparison(record).heading
+
+    def overflow(work, *arguments, **options):
+        predicted, seconds = predict_split(work, *arguments, **options)
+        return {name: np.full_like(values, 1e300) for name, values in predicted.items()}, seconds
+
+    monkeypatch.setattr(molecules, "predict_split", overflow)
+    with np.errstate(over="ignore"), refused("finetuned", "fold 1", "rmse"):
+        compare_table(make_table(("size",)), quick)
 
 
 def of_values(kind, **values):

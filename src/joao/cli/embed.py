@@ -118,12 +118,12 @@ def write_folder(
         options: options of :func:`joao.runs.parts.write_parts`; None for the default.
     """
     from joao.core.engines import check_engine
-    from joao.core.files import check_names_folder, import_parquet
+    from joao.core.files import import_parquet, refuse_dash
     from joao.data.formats.smiles import Columns
     from joao.runs.parts import FAILURES, PART_ROWS, encoder_of, load_model, open_sources, unread_notice, write_parts
     from joao.training.device import pick_device
 
-    check_names_folder(out)
+    refuse_dash(out)
     check_engine(options["engine"])
     import_parquet(out)
     model = load_model(run, what)

@@ -139,7 +139,7 @@ def _task_names(tasks: Sequence[str], task: Sequence[str], known: Sequence[str])
     split = [name.strip() for text in tasks for name in ([text] if text in known else text.split(","))]
     names = [name for name in [*split, *task] if name]
     if not names and (tasks or task):
-        raise UserError("--tasks: names no column. Leave it out to learn all tasks.")
+        raise UserError("tasks: no column is named. Leave out --tasks and --task to learn all tasks.")
     return names
 
 

@@ -12,7 +12,7 @@ from typer import Argument, Option
 from joao.cli import inputs
 from joao.cli.output import Output, check_suffix, continued_if_repeated, quantity, shell_quote
 from joao.core.errors import UserError
-from joao.core.files import check_names_folder
+from joao.core.files import refuse_dash
 from joao.data.formats import PACKED_SUFFIXES
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def pack(
     Shards are for data larger than memory: tables of molecules and .jsonl files are packed while they are read, and
     training loads graphs from shards on demand. If interrupted, run the same command again to continue.
     """
-    check_names_folder(out)
+    refuse_dash(out)
     output = Output(quiet, as_json)
     if out.suffix in ("", ".joao"):
         if scaffolds:

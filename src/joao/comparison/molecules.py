@@ -91,7 +91,10 @@ class Work(NamedTuple):
     split: Split
     seed: int
     methods: Sequence[str]
-    fold: int = 0
+    fold: int
+
+    def __repr__(self) -> str:  # in messages about workers that died
+        return f"seed {self.seed}, fold {self.fold + 1}: {', '.join(self.methods)}"
 
 
 class State(NamedTuple):
@@ -229,7 +232,7 @@ def compare_table(
         for group in GROUPS
         for seed, partition in enumerate(splits)
         for fold, part in enumerate(partition)
-        if record["methods"][group[0]]["seconds"][seed][fold] is None
+        if any(record["methods"][name]["seconds"][seed][fold] is None for name in group)
     ]
     if work:
         started = time.perf_counter()
@@ -244,6 +247,9 @@ def compare_table(
                 first, second = ((each / scale).astype(np.float32) for each in (values, labelled.targets[part.test]))
                 figures = task_figures(kind, first, second, labelled.target_names)
                 for metric in METRICS[kind]:
+                    if figures[metric] is not None and not np.isfinite(figures[metric]):
+                        place = f"compare: {name}, seed {seed}, fold {fold + 1}"
+                        raise UserError(f"{place}: {metric} is {figures[metric]}. Scale the labels.")
                     entry["metrics"][metric][seed][fold] = figures[metric]
             if out is not None:
                 write_json(out, record)
@@ -298,11 +304,12 @@ def _unfinished(splits: Splits) -> list[list[float | None]]:
 
 
 def _read_record(path: Path, record: Record) -> Record:
-    """Read an earlier record of the comparison that ``record`` begins."""
+    """Return ``record``, which has no scores yet, with those of an earlier record of the same comparison."""
     place = f"{path}: is not a record of 'joao compare'"
     with user_error_on_os_error(path, "cannot be read"), user_error_on_failure(place, "Choose another file."):
         before: Record = parse_json(read_regular(path))
         check_same_comparison(path, before, record, IDENTITY)
+        columns = check_value(before.get("seconds of columns"), float | None, f"{place}: seconds of columns")
         for name, new in record["methods"].items():
             entry = before["methods"][name]
             for old, empty in ((entry, new), (entry["metrics"], new["metrics"])):
@@ -312,7 +319,8 @@ def _read_record(path: Path, record: Record) -> Record:
                 check_value(values, list[list[float | None]], f"{place}: {name}: each value")
                 if np.shape(values) != np.shape(new["seconds"]):
                     raise ValueError(f"{name}: expected a value for each seed and fold")
-    return before
+            new |= {"metrics": entry["metrics"], "seconds": entry["seconds"]}
+    return record | {"seconds of columns": columns}
 
 
 def _check_split(dataset: Dataset, kind: str, split: Split) -> None:

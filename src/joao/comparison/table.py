@@ -1,7 +1,7 @@
 """:func:`joao.compare`, and its result as text."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
 
@@ -175,10 +175,12 @@ def compare(
     if has_tasks_only(dataset):
         if methods is not None:
             raise UserError("compare: methods cannot be chosen for tasks of molecules; all are compared.")
-        parts = None if isinstance(split, str) else split
-        plan_ = TablePlan(
-            model, "scaffold" if parts else str(split), folds or 5, partitions or 1, epochs or 20, jobs or 1, device
-        )
+        if not isinstance(split, Iterable):
+            raise UserError(f"compare: split must be a name or a part for each molecule, got {short_repr(split)}.")
+        parts = None if isinstance(split, str) else list(split)
+        numbers = {"folds": folds, "partitions": partitions, "epochs": epochs, "jobs": jobs}
+        given: dict[str, Any] = {name: value for name, value in numbers.items() if value is not None}
+        plan_ = TablePlan(model, split if isinstance(split, str) else "scaffold", device=device, **given)
         return run_table(select_tasks(dataset, tasks), plan_, path, shown, parts, warn_user)
     labelled_graphs(dataset)
     choice = choose_methods(dataset, methods)

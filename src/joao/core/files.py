@@ -33,7 +33,7 @@ def open_regular(path: Path) -> BufferedReader:
     return stream
 
 
-MOST_NAME = 255  # bytes of a name of a file or folder on common file systems
+MOST_NAME, MOST_PATH = 255, 4096  # bytes of a name of a file or folder, and of a path, on common file systems
 MOST_TEXT = 1 << 28  # bytes of a file of text that is read as a whole; a sparse file may claim more than the disk has
 
 
@@ -53,6 +53,8 @@ def as_path(path: Any, name: str) -> Path:
     longest = max((len(os.fsencode(part)) for part in made.parts), default=0)
     if longest > MOST_NAME:
         raise UserError(f"{name}: {short_repr(str(path))} has a part of {longest} bytes, expected at most {MOST_NAME}.")
+    if len(os.fsencode(made)) >= MOST_PATH or "\0" in str(made):
+        raise UserError(f"{name}: {short_repr(str(path))} has a zero byte, or {MOST_PATH} bytes or more.")
     return made
 
 
@@ -275,10 +277,10 @@ def lock_folder(folder: Path) -> Iterator[bool]:
         os.close(handle)
 
 
-def check_names_folder(path: Path) -> None:
+def refuse_dash(path: Path) -> None:
     """Raise an error if an output folder is ``-``, which other programs take for standard output."""
     if str(path) == "-":
-        raise UserError("--out: '-' is not supported: nothing is written to standard output. Name a file or folder.")
+        raise UserError("output: '-' is not supported: nothing is written to standard output. Name a file or folder.")
 
 
 def check_new_file(path: Path) -> None:

@@ -174,8 +174,8 @@ def map_in_processes(
             if isinstance(message, Ended):
                 at = f" (at {short_repr(computing[connection])})" if connection in computing else ""
                 raise UserError(
-                    f"one of {jobs} worker processes {message}{at}. If memory is short, use fewer. In a script, guard "
-                    "calls with if __name__ == '__main__':. With jobs=1 or --workers 1, no processes are started."
+                    f"one of {jobs} worker processes {message}{at}. If memory is short, use fewer processes. In a "
+                    "script, guard calls with if __name__ == '__main__':. With jobs=1 or --workers 1, none are started."
                 )
             if isinstance(message, _Note):
                 assert on_note is not None

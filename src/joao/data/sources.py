@@ -101,11 +101,13 @@ def read(
     """
     if isinstance(tasks, str):
         raise UserError(f"tasks must be a list of columns, got {tasks!r}. Use [{tasks!r}].")
-    if not isinstance(tasks, Iterable | None):
-        raise UserError(f"tasks must be a list of columns, got {short_repr(tasks)}.")
+    if tasks is not None:
+        tasks = tuple(tasks) if isinstance(tasks, Iterable) else (tasks,)
+        if not all(isinstance(task, str) for task in tasks):
+            raise UserError(f"tasks must be a list of columns, got {short_repr(tasks)}.")
     if check_value(jobs, int, "jobs") < 1:
         raise UserError(f"jobs must be at least 1, got {jobs}.")
-    columns = Columns(smiles, identifiers, None if tasks is None else tuple(tasks))
+    columns = Columns(smiles, identifiers, tasks)
     options = ReadOptions(jobs, on_rows, node_label or "", standardise)
     if isinstance(source, str | os.PathLike):
         path = resolve_path(source, root)

@@ -143,7 +143,7 @@ def check_embeddings(embeddings: ArrayLike | csr_array, classes: Classes) -> tup
 
 
 def finite_rows(rows: Any) -> NDArray[np.bool_]:
-    """Whether all numbers of each row of a dense or sparse array are finite."""
+    """Whether all numbers of each row of a dense array or a sparse one by rows (CSR) are finite."""
     if not issparse(rows):
         return np.asarray(np.isfinite(rows).all(axis=1))
     finite = np.ones(rows.shape[0], dtype=bool)

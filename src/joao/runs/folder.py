@@ -40,11 +40,11 @@ from joao.config.recipe import COMPLETE, Recipe, make_recipe, parse_toml
 from joao.core.errors import JoaoNotice, UserError, WriteError, one_line, short_repr, user_error_on_failure
 from joao.core.files import (
     already_exists,
-    check_names_folder,
     lock_folder,
     make_folder,
     parse_json,
     read_regular,
+    refuse_dash,
     temporary_path,
     user_error_on_os_error,
     write_file,
@@ -422,7 +422,7 @@ def _remove_files(folder: Path, *, keep_folder: bool = False) -> None:
 
 def check_new_folder(folder: Path) -> None:
     """Raise an error if a folder is not empty or cannot be created, before any work is done."""
-    check_names_folder(folder)
+    refuse_dash(folder)
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not _is_incomplete(folder))):
         hint = ""
         with suppress(UserError):  # the folder is not a run

@@ -143,7 +143,9 @@ class Embedder:
         if self.column not in names:
             raise UserError(f"no column {short_repr(self.column)}. Columns: {', '.join(map(str, names))}.")
         columns = {**batch} if isinstance(batch, Mapping) else {name: np.asarray(batch[name]) for name in names}
-        cells = np.asarray(columns[self.column], dtype=object).tolist()
+        cells = np.asarray(columns[self.column], dtype=object)
+        if cells.ndim != 1 or any(isinstance(cell, bytes) for cell in cells):
+            raise UserError(f"Embedder: expected one text per row in column {short_repr(self.column)}.")
         texts = [cell if isinstance(cell, str) else "" for cell in cells]  # missing: None, NaN or pandas.NA
         info = self.trained.info
         options = ReadOptions(standardise=info.standardised, as_ogb=info.features.as_ogb)
@@ -186,6 +188,9 @@ def embed(
     >>> joao.embed(["CCO", "c1ccccc1"], "molecules", device="cpu").shape
     (2, 2560)
     """
+    if isinstance(source, str | os.PathLike):
+        as_path(source, "source")
+    check_options(workers, part_rows)
     if left_out := unread_notice(source):
         warnings.warn(left_out, JoaoNotice, stacklevel=2)
     trained = load_run(model_path(model), device="cpu")
@@ -242,6 +247,13 @@ def unread_notice(source: Any) -> str:
     return f"{source}: {join_names(others)}: not a table of molecules, not read." if others else ""
 
 
+def check_options(workers: int | None, part_rows: int) -> None:
+    if not 1 <= check_value(part_rows, int, "part_rows") <= MOST_PART_ROWS:
+        raise UserError(f"part_rows must be from 1 to {MOST_PART_ROWS}, got {part_rows}.")
+    if workers is not None and check_value(workers, int, "workers") < 1:
+        raise UserError(f"workers must be at least 1, got {workers}.")
+
+
 def load_model(path: str | Path, what: str) -> Model:
     """Load a model to ``embed`` or ``predict``, on the CPU: workers move it to their device."""
     return load_run(model_path(path), device="cpu") if what == "embed" else load_finetuned(Path(path), device="cpu")
@@ -272,10 +284,7 @@ def write_parts(
         engine, workers, device, part_rows: see :func:`embed`.
         on_part: called with the numbers of parts and rows that are there, after each new part.
     """
-    if not 1 <= part_rows <= MOST_PART_ROWS:
-        raise UserError(f"part_rows must be from 1 to {MOST_PART_ROWS}, got {part_rows}.")
-    if workers is not None and check_value(workers, int, "workers") < 1:
-        raise UserError(f"workers must be at least 1, got {workers}.")
+    check_options(workers, part_rows)
     import_parquet(folder)
     check_engine(engine)
     if folder.exists() and not folder.is_dir():

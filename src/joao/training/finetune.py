@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -210,6 +211,8 @@ class Finetuning:
     def restore_last_epoch(self) -> None:
         """Switch from the weights of the chosen epoch to those of the last epoch of the same fit."""
         self.set_state(self.last)
+        if self.resets_silent:
+            reset_silent_channels(self.classifier)
 
     @torch.no_grad()
     def logits(self, graphs: Tensor) -> Tensor:
@@ -310,7 +313,7 @@ class Finetuning:
 
     def _logits(self, batches: Sequence[GraphBatch]) -> Tensor:
         self.classifier.eval()
-        with preserve_buffers(self.classifier):
+        with preserve_buffers(self.classifier) if self.resets_silent else nullcontext():
             if self.resets_silent:
                 reset_silent_channels(self.classifier)
             return torch.cat([self.classifier.classify(self.classifier.encoder(batch)) for batch in batches]).float()
