@@ -258,7 +258,9 @@ def _what_is_kept(out: Path | None) -> str:
     """Describe what an interrupted comparison without a result has written to ``out``."""
     if out and out.exists():
         return f"Finished work, if there is any, is in {out}; run the same command again to continue"
-    return "Nothing is kept" if out and out.suffix == ".json" else "Nothing is kept; use --out FILE.json to keep work"
+    return (
+        "Nothing is kept" if out and out.suffix == ".json" else "Nothing is kept; --out FILE.json keeps finished work"
+    )
 
 
 def _check_unused(needs: str, options: Mapping[str, bool]) -> None:

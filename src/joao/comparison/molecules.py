@@ -244,16 +244,26 @@ def compare_table(
             for name, values in predictions.items():
                 entry = record["methods"][name]
                 entry["seconds"][seed][fold] = seconds[name]
-                first, second = ((each / scale).astype(np.float32) for each in (values, labelled.targets[part.test]))
-                figures = task_figures(kind, first, second, labelled.target_names)
-                for metric in METRICS[kind]:
-                    if figures[metric] is not None and not np.isfinite(figures[metric]):
-                        place = f"compare: {name}, seed {seed}, fold {fold + 1}"
-                        raise UserError(f"{place}: {metric} is {figures[metric]}. Scale the labels.")
-                    entry["metrics"][metric][seed][fold] = figures[metric]
+                place = f"compare: {name}, seed {seed}, fold {fold + 1}"
+                for metric, value in _score(data, part, values, scale, place).items():
+                    entry["metrics"][metric][seed][fold] = value
             if out is not None:
                 write_json(out, record)
     return TableComparison(record)
+
+
+def _score(
+    data: Labelled, split: Split, predicted: NDArray[np.float64], scale: NDArray[np.float64], place: str
+) -> dict[str, float | None]:
+    """Each metric of the predictions for the test molecules, with errors in units of ``scale`` ``(T,)``."""
+    dataset, kind, _ = data
+    assert dataset.targets is not None
+    first, second = ((each / scale).astype(np.float32) for each in (predicted, dataset.targets[split.test]))
+    figures = task_figures(kind, first, second, dataset.target_names)
+    for metric in METRICS[kind]:
+        if figures[metric] is not None and not np.isfinite(figures[metric]):
+            raise UserError(f"{place}: {metric} is {figures[metric]}. Scale the labels.")
+    return {metric: figures[metric] for metric in METRICS[kind]}
 
 
 def _start_record(

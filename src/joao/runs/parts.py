@@ -190,7 +190,7 @@ def embed(
     """
     if isinstance(source, str | os.PathLike):
         as_path(source, "source")
-    check_options(workers, part_rows)
+    _check_sizes(workers, part_rows)
     if left_out := unread_notice(source):
         warnings.warn(left_out, JoaoNotice, stacklevel=2)
     trained = load_run(model_path(model), device="cpu")
@@ -247,7 +247,8 @@ def unread_notice(source: Any) -> str:
     return f"{source}: {join_names(others)}: not a table of molecules, not read." if others else ""
 
 
-def check_options(workers: int | None, part_rows: int) -> None:
+def _check_sizes(workers: int | None, part_rows: int) -> None:
+    """Raise an error for numbers of workers or of rows per part that are not possible."""
     if not 1 <= check_value(part_rows, int, "part_rows") <= MOST_PART_ROWS:
         raise UserError(f"part_rows must be from 1 to {MOST_PART_ROWS}, got {part_rows}.")
     if workers is not None and check_value(workers, int, "workers") < 1:
@@ -284,7 +285,7 @@ def write_parts(
         engine, workers, device, part_rows: see :func:`embed`.
         on_part: called with the numbers of parts and rows that are there, after each new part.
     """
-    check_options(workers, part_rows)
+    _check_sizes(workers, part_rows)
     import_parquet(folder)
     check_engine(engine)
     if folder.exists() and not folder.is_dir():
